@@ -48,6 +48,9 @@ SUITE = """
     def test_whole_run(): burn()
     @pytest.mark.cluster
     def test_on_a_cluster(): burn()
+    @pytest.mark.slow
+    @pytest.mark.cluster
+    def test_cheap_on_a_cluster(): pass
     def test_cheap(): pass
     def test_broken(): assert False
     def test_last_of_a_shared_fixture(shared): pass
@@ -71,7 +74,7 @@ def test_dear_tests_fail_and_costs_are_printed(
     pytester.makeini(INI)
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=10, failed=1, errors=3)
+    result.assert_outcomes(passed=11, failed=1, errors=3)
     lines = result.outlines
     # Only unmarked tests fail for their cost, and a shared fixture is not theirs.
     limit = "CPU seconds; a test of the quick tier may use 0.15."
@@ -84,7 +87,7 @@ def test_dear_tests_fail_and_costs_are_printed(
     ]
     # The dearest come first.
     start = next(number for number, line in enumerate(lines) if "CPU time:" in line)
-    assert "in 11 tests" in lines[start]
+    assert "in 12 tests" in lines[start]
     costs = [float(line.split()[0]) for line in lines[start + 1 : start + 1 + tiers.DEAREST]]
     assert costs == sorted(costs, reverse=True)
     assert costs[5] > 0.15 > costs[6]

@@ -24,7 +24,7 @@ REFERENCE_S = 0.1
 """CPU seconds of `_fixed_work` where the limit was set: Python 3.11 on an idle AMD EPYC of 2.6 GHz."""
 ROUNDS = 2_250
 SLOW_FLOOR_S = 0.5
-"""A test marked `slow` that uses less is reported: it may belong into the quick tier."""
+"""A test marked `slow` that uses less is reported, unless it needs the cluster: it may be a quick test."""
 DEAREST = 10
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPU_S = "cpu_s"
@@ -161,7 +161,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if used_s is None or report.when != "teardown":
                 continue
             costs[report.nodeid] = used_s
-            if "slow" in report.keywords and used_s < SLOW_FLOOR_S:
+            is_slow = "slow" in report.keywords and "cluster" not in report.keywords
+            if is_slow and used_s < SLOW_FLOOR_S:
                 cheap.append((used_s, report.nodeid))
     if not costs:
         return

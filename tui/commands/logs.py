@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_job(parser)
     add("-f", "--follow", action="store_true", help="follow the log until the job ends")
-    add("-t", "--tail", type=int, default=-1, metavar="N", help="print the last N lines")
+    add("-t", "--tail", type=_line_count, default=-1, metavar="N", help="print the last N lines")
     add("--since", type=seconds, metavar="TIME", help="only lines newer than this, e.g. 90s, 10m, 2h")
     add(
         "--since-time",
@@ -39,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("-i", "--instance", default="", metavar="NAME", help="one instance, e.g. worker-2")
     which.add_argument("-r", "--rank", type=int, metavar="N", help="one rank")
     which.add_argument("--all", action="store_true", help="all instances, merged by time")
+
+
+def _line_count(text: str) -> int:
+    count = int(text)
+    if count < -1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of lines; -1 prints all")
+    return count
 
 
 def seconds(text: str) -> int:

@@ -59,6 +59,11 @@ async def test_logs_passes_tail_since_and_previous_to_the_server(run: CommandLin
     assert second["previous"] == "true"
 
 
+@pytest.mark.parametrize("count", ["-5", "many", "2.5"])
+async def test_a_tail_that_is_no_number_of_lines_is_rejected(run: CommandLine, count: str) -> None:
+    (await run("logs", "done", f"--tail={count}")).reports(2, "--tail:", count)
+
+
 async def test_after_a_restart_without_output_the_run_before_is_printed(run: CommandLine) -> None:
     path = serve(run.cluster, "restarts-master-0")
     logs = {"true": STAMPED}

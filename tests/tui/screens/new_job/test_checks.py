@@ -148,10 +148,13 @@ async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses
         for key in ("ctrl+o", "enter"):
             if key == "enter":
                 it.screen.query_one("#create").focus()
-            await it.pilot.press(key, "enter")
+            await it.pilot.press(key)
+            await it.until(lambda: it.is_confirming)
+            await it.pilot.press("enter")
+            await it.until(lambda: not it.is_confirming)
             assert it.posted == []
             await it.pilot.press(key)
-            assert it.is_confirming
+            await it.until(lambda: it.is_confirming)
             assert it.dialog_text().startswith("✕ would never start: master-0 needs 1")
             await it.pilot.press("tab")
             assert it.app.screen.query_one("#do").has_focus

@@ -111,7 +111,7 @@ async def test_field_errors_are_shown_once_the_field_was_edited_or_the_job_submi
         assert it.screen.query_one(YamlView).has_focus
         assert any("kind: PyTorchJob" in line for line in it.shown)
         await it.press("ctrl+o")
-        assert it.is_confirming, "also from the YAML"
+        await it.until(lambda: it.is_confirming)  # also from the YAML
         await it.press("escape")
         await it.press("escape")
         assert (it.focused_key, it.app.results) == ("image", [])
