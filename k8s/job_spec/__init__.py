@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         role_named,
         role_sizes,
         role_spec,
-        specs_by_role,
         wants_gpus,
     )
     from k8s.job_spec.spec import JOB_FIELDS, JobSpec
@@ -57,5 +56,5 @@ __all__ = [
     "SUBMISSION_ANNOTATION", "TRAINER_ANNOTATION", "USER_ANNOTATION", "ConfigFile", "EnvSource",
     "HostMount", "JobField", "JobFiles", "JobSpec", "Mount", "NewClaim", "PodToleration", "Role",
     "Section", "apply_role", "is_below", "problems_of", "role_named", "role_sizes", "role_spec",
-    "specs_by_role", "wants_gpus",
+    "wants_gpus",
 ]  # fmt: skip

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from k8s.job_spec.names import LAUNCHER
 from k8s.job_spec.roles import Role
 from k8s.job_spec.spec import JOB_FIELDS, JobSpec
 
@@ -145,26 +144,6 @@ def role_sizes(roles: Sequence[Role], pods: int) -> list[int]:
     remainder = max(1, pods - fixed - len(open_roles) + 1)
     last = open_roles[-1] if open_roles else None
     return [remainder if role is last else role.replicas or 1 for role in roles]
-
-
-def specs_by_role(spec: JobSpec, names: Sequence[str] = ()) -> list[JobSpec]:
-    """Return one spec per role of a job; a launcher only if a role names it.
-
-    `names` are the roles of its kind in order; empty for any.
-    """
-    if not spec.roles:
-        return [spec]
-    listed = {role.name: role for role in spec.roles}
-    roles = [listed.get(name, Role(name)) for name in names or listed]
-    workers = [role for role in roles if role.name != LAUNCHER] or [Role("worker")]
-    others = [role for role in roles if role not in workers]
-    found = [replace(apply_role(role, replace(spec, gpus=0)), roles=(), workers=1) for role in others]
-    left = spec.workers
-    for role, size in zip(workers, role_sizes(workers, spec.workers), strict=True):
-        if left > 0:
-            found.append(replace(role_spec(spec, role.name), roles=(), workers=min(size, left)))
-        left -= size
-    return found
 
 
 def wants_gpus(spec: JobSpec) -> bool:

@@ -6,27 +6,23 @@ Checks run concurrently; one whose requests are denied finds nothing.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
-
-import msgspec.structs
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import fetch_served
 from k8s.errors import KubeError
 from k8s.job_spec import ACCESS_MODES, JobSpec, NewClaim
 from k8s.jobs.owned_objects import new_claim_spec, shortage
-from k8s.kinds import CreatableKind, Manifest, NeededObject, Replica
+from k8s.kinds import CreatableKind, Manifest, NeededObject
 from k8s.models import Node, convert
 from k8s.models.base import Meta
 from k8s.models.claim import Claim, ClaimSpec, ClaimStatus
 from k8s.models.namespace import Quota
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NODES, QUOTAS, SECRETS, Resource
-from k8s.reasons.cause import NEVER, REFUSED, Cause, error, warning
+from k8s.reasons.cause import REFUSED, Cause, error, warning
 from k8s.reasons.fetcher import Fetcher
 from k8s.reasons.object_checks import (
     Check,
@@ -48,10 +44,8 @@ from k8s.reasons.objects import (
     LocalQueue,
     StorageClass,
 )
-from k8s.reasons.phrases import names
 from k8s.reasons.pod_rules import (
     claim_cause,
-    field_of,
     limit_causes,
     missing_key,
     missing_object,
@@ -59,18 +53,10 @@ from k8s.reasons.pod_rules import (
     queue_cause,
     quota_causes,
 )
-from k8s.reasons.shortage import (
-    PodSet,
-    Shortage,
-    ShortageKind,
-    describe_closed,
-    find_shortage,
-    is_never_feasible,
-    pod_sets,
-)
+from k8s.reasons.static_checks import named_pods, pods_at_once
 from k8s.scheduling import requests
-from k8s.scheduling.predicates import ClusterCapacity, InfeasibleReason, NodeCapacity
-from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration, spec_from_template
+from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity
+from k8s.scheduling.scheduling_spec import spec_from_template
 
 # Its scheduler needs Volcano's API group.
 VOLCANO = "volcano"
@@ -101,7 +87,6 @@ async def check_against_cluster(
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
         _limits(client, kind, spec, manifest),
-        placement_findings(client, kind, manifest),
     ]
     if spec.priority_class:
         checks.append(_priority_class(client, spec.priority_class))
@@ -296,8 +281,8 @@ async def quota_findings(
     Raises:
         KubeError: Quotas cannot be listed.
     """
-    pods = {name: requests.of_pod(pod) for name, pod in _named_specs(kind.replicas(manifest))}
-    at_once = list(pods.values())[: pods_at_once(kind, manifest)]
+    pods = {name: requests.of_pod(pod) for name, pod in named_pods(kind, manifest)}
+    at_once = [pods[name] for name, _ in pods_at_once(kind, manifest)]
     quotas = [convert(each, Quota) for each in await client.list(QUOTAS, spec.namespace)]
     found = (quota_causes(quota, pods, at_once, spec.namespace) for quota in quotas if pods)
     return list(chain.from_iterable(found))
@@ -305,105 +290,10 @@ async def quota_findings(
 
 async def _limits(client: Client, kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> list[Cause]:
     ranges = [convert(each, LimitRange) for each in await client.list(LIMIT_RANGES, spec.namespace)]
-    return limit_causes(ranges, _named_specs(kind.replicas(manifest)))
+    return limit_causes(ranges, named_pods(kind, manifest))
 
 
-def pods_at_once(kind: CreatableKind, manifest: Manifest) -> int:
-    """Return the number of pods that must fit at once; those of a Job may run one after another."""
-    try:
-        enough = kind.parse(manifest).min_instances
-    except (AttributeError, KeyError, TypeError, ValueError):
-        enough = None
-    pods = max(1, len(kind.replicas(manifest)))
-    return pods if enough is None else max(1, min(pods, enough))
-
-
-_NODES_HOLD_S = 30.0
-# Nodes of each cluster as last listed: the form checks after each change.
-_NODES_OF: WeakKeyDictionary[Client, tuple[float, Sequence[Node]]] = WeakKeyDictionary()
-
-
-async def placement_findings(client: Client, kind: CreatableKind, manifest: Manifest) -> list[Cause]:
-    """Return findings for pods that the nodes could not hold even if no other pod ran.
-
-    A shortage of GPUs alone is left to the form's capacity line, which knows the free ones, but no affinity.
-    """
-    nodes = await _nodes_of(client)
-    capacity = ClusterCapacity({node.metadata.name: NodeCapacity.of(node, {}) for node in nodes})
-    replicas = kind.replicas(manifest)[: pods_at_once(kind, manifest)]
-    pods = pod_sets(_named_specs(replicas))
-    if not nodes or not pods:
-        return []
-    if (never := find_shortage(pods, capacity, is_never_feasible)) is not None:
-        # Devices of resource claims are in no node's allocatable.
-        is_offered = any(each.allocatable.get(never.main) for each in capacity.nodes.values())
-        if never.is_about_accelerators and (never.pod_set.spec.affinity is None or not is_offered):
-            return []
-        return [error(_field_of(never), f"{NEVER}{_why(never)}", _remedy(never))]
-    shut = find_shortage(pods, capacity)
-    if shut is None or shut.kind is not ShortageKind.CLOSED:
-        return []
-    text = f"would wait: no open node can take {_subject(shut.pod_set)} ({describe_closed(shut.closed)})"
-    return [warning("node_selector", text, f"wait for {names(each.name for each in shut.closed)}")]
-
-
-async def _nodes_of(client: Client) -> Sequence[Node]:
-    listed_at_s, nodes = _NODES_OF.get(client, (0.0, ()))
-    if not nodes or time.monotonic() - listed_at_s > _NODES_HOLD_S:
-        nodes = await Fetcher(client).list_all(NODES, Node) or ()
-        _NODES_OF[client] = time.monotonic(), nodes
-    return nodes
-
-
-def _named_specs(replicas: Collection[Replica]) -> Iterator[tuple[str, SchedulingSpec]]:
-    for replica in replicas:
-        spec = spec_from_template(replica.template)
-        # Many clusters add tolerations for taints named after a requested device.
-        # Source: the admission plugin ExtendedResourceToleration.
-        devices = [name for name in requests.of_pod(spec) if "/" in name]
-        own = [Toleration(key=name, operator="Exists") for name in devices]
-        name = replica.role if replica.index is None else f"{replica.role}-{replica.index}"
-        yield name, msgspec.structs.replace(spec, tolerations=[*(spec.tolerations or ()), *own])
-
-
-def _field_of(shortage: Shortage) -> str:
-    match shortage.kind:
-        case ShortageKind.NO_MATCH:
-            return "node_selector" if shortage.pod_set.spec.node_selector else "excluded_nodes"
-        case ShortageKind.CLOSED:
-            return "tolerations"
-        case _:
-            return field_of(shortage.main)
-
-
-def _why(shortage: Shortage) -> str:
-    match shortage.kind:
-        case ShortageKind.CLOSED:
-            return f"no node that is large enough takes {_subject(shortage.pod_set)} ({_taints(shortage)})"
-        case ShortageKind.BUSY:
-            return shortage.beyond_empty_cluster
-        case _:
-            text = shortage.brief.removeprefix("Too big: ")
-            return text[:1].lower() + text[1:]
-
-
-def _remedy(shortage: Shortage) -> str:
-    match shortage.kind:
-        case ShortageKind.NO_MATCH:
-            return "choose labels that a node has, or exclude fewer nodes"
-        case ShortageKind.CLOSED:
-            return "tolerate the taint, if these nodes are meant for you"
-        case ShortageKind.BUSY:
-            return "ask for fewer or smaller pods"
-        case _:
-            return "ask for less in each pod"
-
-
-def _subject(pod_set: PodSet) -> str:
-    return pod_set.instances[0] if len(pod_set.instances) == 1 else f"{len(pod_set.instances)} pods"
-
-
-def _taints(shortage: Shortage) -> str:
-    return names(
-        dict.fromkeys(each.detail for each in shortage.closed if each.reason is InfeasibleReason.TAINTED)
-    )
+async def fetch_capacity(client: Client) -> ClusterCapacity:
+    """Return the capacity of the nodes, as if no pod ran; empty if the user may not list them."""
+    nodes = await Fetcher(client).list_all(NODES, Node) or ()
+    return ClusterCapacity({node.metadata.name: NodeCapacity.of(node, {}) for node in nodes})

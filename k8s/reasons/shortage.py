@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 
 from k8s.models import accelerators
-from k8s.reasons.phrases import amount, bare_amount, count, names
+from k8s.models.node import cordon_reason, faults
+from k8s.reasons.cause import ERROR, Cause, Fact
+from k8s.reasons.phrases import amount, bare_amount, count, names, span, verb
+from k8s.reasons.pod_rules import field_of
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import (
     ClusterCapacity,
@@ -20,12 +23,17 @@ from k8s.scheduling.predicates import (
     importance,
     main_resource,
 )
-from k8s.scheduling.requests import PODS, Amount, ResourceList
+from k8s.scheduling.requests import PODS, Amount, ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 # In the message of a scheduler that finds no devices for claims.
 NO_DEVICES = "allocate all claims"
-_NOT_OFFERED = "No node has "
+# Nodes that get a fact of their own.
+_NODES_SHOWN = 6
+# Larger requests are not tried in smaller sizes.
+_MOST_TRIED = 64
+NO_HOLDERS: Mapping[str, Counter[str]] = {}
+NO_SILENCE: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +160,23 @@ class Shortage:
         pod_set, main = self.pod_set, self.main
         each = amount(main, pod_set.requested[main])
         wants = f"{pod_set.subject} needs {each}"
+        selector = format_selector(pod_set.spec)
+        such = f" with {selector}" if selector else ""
         match self.kind:
             case ShortageKind.NO_MATCH:
-                return f"No node matches: {pod_set.subject} asks for {format_selector(pod_set.spec)}"
+                return f"No node matches: {pod_set.subject} asks for {selector}"
             case ShortageKind.TOO_BIG:
                 most, _ = self.largest
                 if most <= 0:
-                    return f"{_NOT_OFFERED}{main}: {wants}"
-                return f"Too big: {wants}; the largest node has {bare_amount(main, most)}"
+                    return f"No node{such} has {main}: {wants}"
+                return f"Too big: {wants}; the largest node{such} has {bare_amount(main, most)}"
             case ShortageKind.TOO_BIG_TOGETHER:
                 return f"Too big: no node has {_describe_combined(pod_set.requested)} together"
             case ShortageKind.CLOSED:
+                is_never = all(each.reason is InfeasibleReason.TAINTED for each in self.closed)
+                start = "Never starts" if is_never else "Waits for a node"
                 closed = describe_closed(self.closed)
-                return f"Waits for a node: {wants}; no node that is large enough accepts it ({closed})"
+                return f"{start}: {wants}; no node that is large enough accepts it ({closed})"
             case ShortageKind.BUSY if self.placed:
                 pods = f"room for {self.placed} of {len(pod_set.instances)} pods"
                 return f"Waits for {_noun(main)}: {pods}, each needs {each}"
@@ -241,7 +253,7 @@ def is_refuted(brief: str, message: str) -> bool:
 
     They are claimed, and their slices may not be read here.
     """
-    return brief.startswith(_NOT_OFFERED) and NO_DEVICES in message
+    return brief.startswith("No node ") and NO_DEVICES in message
 
 
 UnfitNodes = Callable[[ClusterCapacity, PodSet], Sequence[InfeasibleNode]]
@@ -306,3 +318,215 @@ def describe_closed(closed: Sequence[InfeasibleNode]) -> str:
     parts = [f"{number} {reason}" for reason, number in numbers.most_common()]
     first, _, rest = parts[0].partition(" ")
     return ", ".join([f"{count(int(first), 'node')} {rest}", *parts[1:]])
+
+
+def capacity_cause(
+    pod_sets: Sequence[PodSet],
+    capacity: ClusterCapacity,
+    together: Sequence[PodSet],
+    *,
+    gang: int = 0,
+    bound: int = 0,
+    holders: Mapping[str, Counter[str]] = NO_HOLDERS,
+    silent_s: Mapping[str, float] = NO_SILENCE,
+    tries_sizes: bool = True,
+) -> Cause | None:
+    """Return the reason why not all pods find a node; None if, by arithmetic, they all do.
+
+    Args:
+        pod_sets: The pods without a node.
+        capacity: What the nodes have, and have free.
+        together: The pods that must run at once, those with a node included.
+        gang: Number of pods that a scheduler starts together; 0 if it starts them one by one.
+        bound: Number of the job's pods that have a node.
+        holders: Accelerators held on each node, by other job.
+        silent_s: Seconds without a sign of life of the jobs that probably hang, by name.
+        tries_sizes: Look for a smaller request that fits, which takes long on thousands of nodes.
+    """
+    shortage = find_shortage(pod_sets, capacity)
+    if shortage is None:
+        return None
+    pods = Fact("pods", _format_pods(shortage.pod_set))
+    nodes = _node_facts(shortage, holders)
+    closed = _closed_facts(shortage)
+    smaller = _smaller(shortage) if tries_sizes and shortage.kind is ShortageKind.BUSY else []
+    match shortage.kind:
+        case ShortageKind.NO_MATCH:
+            advice = ["Change the node selector or the affinity, or have a node labelled."]
+            facts = [pods, *_label_facts(shortage)]
+        case ShortageKind.TOO_BIG:
+            advice, facts = [_smaller_than_any(shortage)], [pods, *nodes]
+        case ShortageKind.TOO_BIG_TOGETHER:
+            advice, facts = ["Request less of one of them."], [pods, *nodes]
+        case ShortageKind.CLOSED:
+            advice, facts = _advice_on_closed(shortage.closed), [pods, *closed, *nodes]
+        case ShortageKind.BUSY if never := _beyond_empty_cluster(together, capacity):
+            advice = [*smaller, "Use fewer or smaller pods, or have nodes added."]
+            return Cause(
+                never, (pods, *closed, *nodes), tuple(advice), severity=ERROR, field=_field(shortage)
+            )
+        case ShortageKind.BUSY:
+            advice = [
+                *smaller,
+                *_pods_to_wait_for(shortage, holders, silent_s),
+                *_advice_on_closed(shortage.closed_with_main),
+            ]
+            facts = [pods, *closed, *nodes]
+    cause = Cause(shortage.sentence, tuple(facts), tuple(advice), shortage.brief, field=_field(shortage))
+    fit = shortage.placed + bound
+    if shortage.kind is ShortageKind.BUSY and len(pod_sets) == 1 and 0 < fit < gang:
+        text = f"Waits for its gang: {gang} must start together, {fit} {'fits' if fit == 1 else 'fit'}"
+        facts.append(Fact("gang", shortage.sentence))
+        return replace(cause, sentence=f"{text}.", brief=text, facts=tuple(facts))
+    return replace(cause, severity=ERROR) if cause.is_never else cause
+
+
+def _field(shortage: Shortage) -> str:
+    match shortage.kind:
+        case ShortageKind.NO_MATCH:
+            return "node_selector" if shortage.pod_set.spec.node_selector else "excluded_nodes"
+        case ShortageKind.CLOSED if all(each.reason is InfeasibleReason.TAINTED for each in shortage.closed):
+            return "tolerations"
+        case ShortageKind.CLOSED:
+            return "node_selector"
+        case _:
+            return field_of(shortage.main)
+
+
+def _beyond_empty_cluster(together: Sequence[PodSet], capacity: ClusterCapacity) -> str:
+    # A single pod that is too large has its own message.
+    shortage = find_shortage(together, capacity.emptied(), is_never_feasible)
+    is_sum = shortage is not None and shortage.kind is ShortageKind.BUSY
+    return f"Never fits: {shortage.beyond_empty_cluster}." if shortage is not None and is_sum else ""
+
+
+def _label_facts(shortage: Shortage) -> list[Fact]:
+    facts = []
+    for key, value in (shortage.pod_set.spec.node_selector or {}).items():
+        labels = [each.node.metadata.labels or {} for each in shortage.capacity.nodes.values()]
+        seen = Counter(each.get(key, "") for each in labels)
+        if value not in seen:
+            others = names(f"{each} ({count(number, 'node')})" for each, number in seen.most_common() if each)
+            facts.append(Fact("nodes", f"no node has {key}={value}; {key} is {others or 'on none of them'}"))
+    infeasible = shortage.infeasible[:_NODES_SHOWN]
+    return facts or [Fact("nodes", f"{each.name} lacks {each.detail}") for each in infeasible]
+
+
+def _smaller_than_any(shortage: Shortage) -> str:
+    most, _ = shortage.largest
+    if most <= 0:
+        offered = {name for each in shortage.capacity.nodes.values() for name in each.allocatable}
+        devices = sorted(name for name in offered if accelerators.is_accelerator(name))
+        which = f" ({names(devices)})" if devices else ""
+        return f"Request a resource that the nodes have{which}, or have {shortage.main} set up on them."
+    return f"Request {amount(shortage.main, most)} or less per pod; more pods can make up for it."
+
+
+def _format_pods(pod_set: PodSet) -> str:
+    requested = pod_set.requested
+    wants = names(amount(each, requested[each]) for each in sorted(requested, key=importance) if each != PODS)
+    verb = "needs" if len(pod_set.instances) == 1 else "each need"
+    return (
+        f"{names(pod_set.instances)} {verb} {wants}" if wants else f"{names(pod_set.instances)}: no requests"
+    )
+
+
+def _closed_facts(shortage: Shortage) -> list[Fact]:
+    facts = []
+    for reason in InfeasibleReason:
+        closed = [each for each in shortage.infeasible if each.reason is reason]
+        if closed and reason.is_closed:
+            why = names(
+                text for each in closed if (text := each.detail or _trouble(shortage.capacity, each.name))
+            )
+            which = names(each.name for each in closed)
+            facts.append(Fact("nodes", f"{reason}: {which}{f' ({why})' if why else ''}"))
+    return facts
+
+
+def _trouble(capacity: ClusterCapacity, name: str) -> str:
+    node = capacity.nodes[name].node
+    found = [each.type for each in faults(node.status.conditions)]
+    return ", ".join(filter(None, (cordon_reason(node.metadata), *found)))
+
+
+def _advice_on_closed(closed: Sequence[InfeasibleNode]) -> list[str]:
+    lines = {
+        InfeasibleReason.CORDONED: "An administrator can uncordon {}.",
+        InfeasibleReason.NOT_READY: "An administrator can repair the nodes that do not answer: {}.",
+        InfeasibleReason.TAINTED: "Tolerate the taint, if these nodes are meant for you: {}.",
+    }
+    named = {reason: [each.name for each in closed if each.reason is reason] for reason in lines}
+    return [line.format(names(named[reason])) for reason, line in lines.items() if named[reason]]
+
+
+def _node_facts(shortage: Shortage, holders: Mapping[str, Counter[str]]) -> list[Fact]:
+    main = shortage.main
+    having = [each for each in shortage.matching if each.allocatable.get(main, 0) > 0]
+    closed = {each.name: each.reason for each in shortage.infeasible if each.reason.is_closed}
+    having.sort(key=lambda each: (each.name in closed, -each.free.get(main, 0), each.name))
+    facts = []
+    for each in having[:_NODES_SHOWN]:
+        free, total = max(0, each.free.get(main, 0)), amount(main, each.allocatable[main])
+        # Only of accelerators are all pods counted; the pods of a closed node are not read.
+        is_counted = accelerators.is_accelerator(main) or free != each.allocatable[main]
+        text = (
+            f"{each.name}: {bare_amount(main, free)} of {total} free"
+            if is_counted
+            else f"{each.name}: {total}"
+        )
+        jobs = holders.get(each.name)
+        if accelerators.is_accelerator(main) and jobs:
+            text += f", held by {names(f'{job} ({gpus})' for job, gpus in jobs.most_common())}"
+        if each.name in closed:
+            text += f", {closed[each.name]}"
+        facts.append(Fact("nodes", text))
+    if len(having) > _NODES_SHOWN:
+        facts.append(Fact("nodes", f"{len(having) - _NODES_SHOWN} more nodes have {main}"))
+    return facts
+
+
+def _smaller(shortage: Shortage) -> list[str]:
+    pod_set, main = shortage.pod_set, shortage.main
+    pods = len(pod_set.instances)
+    if not accelerators.is_accelerator(main) or pod_set.requested[main] > _MOST_TRIED:
+        return []
+    for size in range(int(pod_set.requested[main]) - 1, 0, -1):
+        smaller = PodSet(pod_set.instances, pod_set.spec, {**pod_set.requested, main: size})
+        if find_shortage([smaller], shortage.capacity) is None:
+            which = "1 pod of that size fits" if pods == 1 else f"{pods} pods of that size fit"
+            return [f"Request {amount(main, size)} per pod: {which} now."]
+    return []
+
+
+def _pods_to_wait_for(
+    shortage: Shortage, holders: Mapping[str, Counter[str]], silent_s: Mapping[str, float]
+) -> list[str]:
+    main, requested = shortage.main, shortage.pod_set.requested
+    if not accelerators.is_accelerator(main):
+        return []
+    best: tuple[int, int, int, str, list[tuple[str, int]]] | None = None
+    for node in shortage.open:
+        if insufficient(requested, node.allocatable):
+            continue
+        missing = requested[main] - node.free.get(main, 0)
+        leaving: list[tuple[str, int]] = []
+        for job, gpus in holders.get(node.name, Counter()).most_common():
+            if missing > 0:
+                leaving.append((job, gpus))
+                missing -= gpus
+        if leaving and missing <= 0:
+            hung = sum(job in silent_s for job, _ in leaving)
+            option = (hung, len(leaving), sum(gpus for _, gpus in leaving), node.name, leaving)
+            best = min(best, option) if best is not None else option
+    if best is None:
+        return []
+    _, _, freed, where, jobs = best
+    if hanging := [job for job, _ in jobs if job in silent_s]:
+        quiet = span(max(silent_s[job] for job in hanging))
+        has = verb(hanging, "has", "have")
+        return [
+            f"Do not wait for {names(hanging)} on {where} ({count(freed, 'GPU')}), which {has} printed "
+            f"nothing for {quiet}. See whether it hangs: gpuconsole diagnose {hanging[0]}"
+        ]
+    return [f"Wait for {names(job for job, _ in jobs)} on {where} ({count(freed, 'GPU')})."]

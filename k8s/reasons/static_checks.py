@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from msgspec.structs import replace
+
 from k8s.job_spec import JobSpec, role_spec
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.kubeflow.pytorch_job import MASTER_PORT
 from k8s.kinds.pod_code import strip_credentials
 from k8s.models import quantity
 from k8s.reasons.cause import REFUSED, Cause, error, warning
+from k8s.reasons.shortage import capacity_cause, pod_sets
+from k8s.scheduling import requests
+from k8s.scheduling.predicates import ClusterCapacity
+from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration, spec_from_template
 
 # A pod's name is its host name too. Source: RFC 1123.
 LONGEST_POD_NAME = 63
@@ -113,3 +119,41 @@ def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Cause]:
 def _mounted(spec: JobSpec) -> list[str]:
     # Mount paths of volumes that outlive the pods.
     return [*(mount.path for mount in spec.mounts), *(mount.path for mount in spec.host_mounts)]
+
+
+def named_pods(kind: CreatableKind, manifest: Manifest) -> list[tuple[str, SchedulingSpec]]:
+    """Return the pods that a manifest requests, by instance name."""
+    replicas = kind.replicas(manifest)
+    specs: dict[int, SchedulingSpec] = {}
+    for template in {id(each.template): each.template for each in replicas}.values():
+        spec = spec_from_template(template)
+        # Many clusters add tolerations for taints named after a requested device.
+        # Source: the admission plugin ExtendedResourceToleration.
+        devices = [name for name in requests.of_pod(spec) if "/" in name]
+        own = [Toleration(key=name, operator="Exists") for name in devices]
+        specs[id(template)] = replace(spec, tolerations=[*(spec.tolerations or ()), *own])
+    return [
+        (each.role if each.index is None else f"{each.role}-{each.index}", specs[id(each.template)])
+        for each in replicas
+    ]
+
+
+def pods_at_once(kind: CreatableKind, manifest: Manifest) -> list[tuple[str, SchedulingSpec]]:
+    """Return the pods that must fit at once, by instance name; those of a Job may run one after another."""
+    pods = named_pods(kind, manifest)
+    try:
+        enough = kind.parse(manifest).min_instances
+    except (AttributeError, KeyError, TypeError, ValueError):
+        enough = None
+    return pods if enough is None else pods[: max(1, enough)]
+
+
+def check_capacity(
+    kind: CreatableKind, manifest: Manifest, capacity: ClusterCapacity, *, is_gang: bool = False
+) -> Cause | None:
+    """Return the reason why the nodes cannot hold the pods of a job; None if they can, or are unknown."""
+    pods = pod_sets(pods_at_once(kind, manifest))
+    if not pods or not capacity.nodes:
+        return None
+    gang = sum(len(each.instances) for each in pods) if is_gang else 0
+    return capacity_cause(pods, capacity, pods, gang=gang, tries_sizes=False)

@@ -107,8 +107,8 @@ class ClusterCapacity:
 
     @classmethod
     def of_rows(cls, rows: Iterable[NodeRow]) -> ClusterCapacity:
-        """Return the capacity of displayed nodes."""
-        return cls({row.name: NodeCapacity.of_row(row) for row in rows})
+        """Return the capacity of displayed nodes; all of what is no accelerator counts as free."""
+        return cls({row.name: NodeCapacity.of_row(row, allocatable_of(row)) for row in rows})
 
     def emptied(self) -> ClusterCapacity:
         """Return the capacity without any pods."""

@@ -33,7 +33,7 @@ from tests import ROOT
 from tests.real_cluster import operator_objects
 from tests.real_cluster.conftest import shared_namespace
 from tests.real_cluster.test_recorded_objects import SERVED, made_objects
-from tests.support.real_cluster import BUSYBOX
+from tests.support.real_cluster import BUSYBOX, NODE
 from tui.commands.submission.manifest_checks import check_manifests
 from tui.commands.submission.manifests import ManifestObject
 
@@ -220,7 +220,8 @@ async def test_a_refusal_is_reported_once_and_creates_nothing(kubeconfig: Path, 
         1,
         "Warning: would never start: master-0 needs 64 nvidia.com/gpu; quota team allows 4; "
         f"request less, or ask for more quota in {namespace}.\n"
-        "PyTorchJob huge would never start: needs 1 × 64 GPUs; the cluster has 8, at most 8 per node.\n"
+        "PyTorchJob huge would never start: master-0 needs 64 nvidia.com/gpu; the largest node has 8 "
+        f"({NODE}); request 8 nvidia.com/gpu or less per pod; more pods can make up for it.\n"
         "Nothing was created.\n"
         "To create it all the same: --force\n",
     )
@@ -385,9 +386,9 @@ class Lab:
         meta = {"name": self._names[case], "namespace": self._namespace}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
         (found,) = await check_manifests(self._client, [ManifestObject(JOBS, job)], self._namespace, nodes)
-        if found.checks.is_never_feasible:
+        if any(each.is_never for each in found.causes):
             return "never"
-        return "waits" if any(each.startswith("would wait") for each in found.checks.warnings) else "fits"
+        return "waits" if any(each.text.startswith("would wait") for each in found.causes) else "fits"
 
     async def _scheduled(self) -> dict[str, str]:
         """Return of each pod whether the scheduler put it on its node, once it has decided of all."""

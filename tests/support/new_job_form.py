@@ -22,7 +22,9 @@ def node(
     name: str, total: int, held: int = 0, status: str = "Ready", resource: str = "nvidia.com/gpu"
 ) -> NodeRow:
     shares = {resource: Share(total, held, 0)}
-    return NodeRow(name, "", (), status, False, "", shares, (), None, allocatable={resource: total})
+    allocatable: dict[str, str | int | float] = {resource: total, "cpu": "64", "memory": "512Gi"}
+    labels = {"kubernetes.io/hostname": name}
+    return NodeRow(name, "", (), status, False, "", shares, (), None, labels=labels, allocatable=allocatable)
 
 
 def job(name: str, namespace: str = "default") -> Job:

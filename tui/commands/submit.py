@@ -20,6 +20,7 @@ from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
 from k8s.kinds.parse import USERS
 from k8s.models.resources import Resource
+from k8s.reasons.cause import Cause
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, report_checkpoints
@@ -312,10 +313,17 @@ def _describe_created(checked: Sequence[CheckedObject]) -> list[Refusal]:
     refusals: list[Refusal] = []
     for title, found in checked:
         start = f"{title}: " if title and len(checked) > 1 else ""
-        for words in found.warnings:
-            write_stderr(f"Warning: {start}{words}.")
-        refusals += [Refusal(start, finding) for finding in found.refusals]
+        never = _never(found)
+        for cause in found:
+            if cause.is_refusal:
+                refusals.append(Refusal(start, cause))
+            elif cause is not never:
+                write_stderr(f"Warning: {start}{cause.warning}.")
     return refusals
+
+
+def _never(causes: Sequence[Cause]) -> Cause | None:
+    return next((cause for cause in causes if cause.is_never), None)
 
 
 def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argparse.Namespace) -> bool:
@@ -325,12 +333,12 @@ def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argpa
         KubeError: There is no terminal to ask at; expected refusals of the server are reported first.
     """
     title, found = checked
-    if not found.is_never_feasible:
+    if (never := _never(found)) is None:
         return True
     if getattr(flags, "force", False) or getattr(flags, "dry_run", ""):
-        write_stderr(f"Warning: {found.is_never_feasible}.")
+        write_stderr(f"Warning: {never.warning}.")
         return True
-    what = f"{title} {found.is_never_feasible}."
+    what = f"{title} {never.warning}."
     if not is_interactive():
         warn_of(refusals)
         raise KubeError(what, "Nothing was created.", "To create it all the same: --force")

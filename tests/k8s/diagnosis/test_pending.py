@@ -115,7 +115,7 @@ def test_only_taints_that_the_scheduler_names_keep_a_job_away_as_clusters_add_to
     cluster.add("vit", message=named)
     assert cluster.reason("bert") == ("Waits for GPUs: master-0 needs 8; the largest free block is 4 on a")
     assert cluster.reason("vit") == (
-        "Waits for a node: master-0 needs 8; no node that is large enough accepts it (1 node tainted)"
+        "Never starts: master-0 needs 8; no node that is large enough accepts it (1 node tainted)"
     )
 
 

@@ -16,7 +16,6 @@ from k8s.job_spec import (
     problems_of,
     role_sizes,
     role_spec,
-    specs_by_role,
     wants_gpus,
 )
 
@@ -142,15 +141,6 @@ def test_a_role_inherits_job_values_that_it_does_not_override() -> None:
     assert role_spec(spec, "master").gpus == 2
 
 
-def test_specs_by_role_split_workers_and_gpus_of_a_job() -> None:
+def test_gpus_of_a_job_or_of_a_role_are_noticed() -> None:
     job = JobSpec(workers=3, gpus=2, roles=(Role("launcher", cpu="1"), Role("worker", gpus=4)))
-    assert [(each.workers, each.gpus) for each in specs_by_role(job)] == [(1, 0), (3, 4)]
-    assert [each.gpus for each in specs_by_role(JobSpec(gpus=2, roles=(Role("launcher"),)))] == [0, 2]
-    torch = replace(job, gpus=0, roles=(Role("worker", gpus=4),))
-    assert [(each.workers, each.gpus) for each in specs_by_role(torch, ("master", "worker"))] == [
-        (1, 0),
-        (2, 4),
-    ]
-    alone = replace(torch, workers=1)
-    assert [(each.workers, each.gpus) for each in specs_by_role(alone, ("master", "worker"))] == [(1, 0)]
-    assert wants_gpus(job) and wants_gpus(torch) and not wants_gpus(JobSpec())
+    assert wants_gpus(job) and wants_gpus(replace(job, gpus=0)) and not wants_gpus(JobSpec())

@@ -13,7 +13,9 @@ from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.reasons.cause import Cause
-from k8s.reasons.cluster_checks import check_against_cluster, placement_findings, quota_findings
+from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
+from k8s.reasons.static_checks import check_capacity
+from k8s.scheduling.predicates import ClusterCapacity
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 
@@ -95,7 +97,7 @@ def nodes(*changes: Mapping[str, Any]) -> Answer:
 NODES = "/api/v1/nodes"
 TAINTED: dict[str, Any] = {"spec": {"taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]}}
 GPU_TAINT: dict[str, Any] = {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}
-A100: dict[str, Any] = {"metadata": {"labels": {"gpu": "a100"}}}
+A100: dict[str, Any] = {"metadata": {"labels": {"gpu": "a100", "kubernetes.io/hostname": "n0"}}}
 CORDONED: dict[str, Any] = {"spec": {"unschedulable": True}}
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pytorchjobs.kubeflow.org"
@@ -195,19 +197,6 @@ NONE_SERVED = Answer({**SERVED, "resources": []})
         (quota(pods="2"), GPUS, "error workers: 3 pods together need 3 pods; quota gpus allows 2"),
         ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"}), NODES: page([])}, {"cpu": "4"},
          "error cpu: would never start: master-0 needs 4 cpu; LimitRange small allows at most 2 a container"),
-        ({}, {"cpu": "64"}, "error cpu: would never start: master-0 needs 64 cpu; the largest node has 2"),
-        ({}, {"memory": "900Gi"},
-         "error memory: would never start: master-0 needs 900Gi memory; the largest node has 8Gi; ask"),
-        ({NODES: nodes({}, A100)}, {"node_selector": {"gpu": "h100"}},
-         "error node_selector: would never start: no node matches: master-0 asks for gpu=h100; choose"),
-        ({NODES: nodes(TAINTED)}, {},
-         "error tolerations: no node that is large enough takes master-0 (dedicated=a:NoSchedule); tolerate"),
-        ({NODES: nodes(CORDONED)}, {},
-         "warning node_selector: would wait: no open node can take master-0 (1 node cordoned); wait for n0"),
-        ({NODES: nodes({}, {})}, {"workers": 5, "cpu": "1"},
-         "error cpu: 5 pods need 1 cpu each; the empty cluster has room for 4; ask for fewer"),
-        ({NODES: nodes({}, sized(cpu="64", memory="1Gi"))}, {"cpu": "4", "memory": "4Gi"},
-         "error cpu: would never start: no node has 4 cpu and 4Gi memory together; ask for less"),
     ],
 )  # fmt: skip
 async def test_a_problem_on_the_cluster_is_reported_at_its_field_with_a_remedy(
@@ -252,16 +241,6 @@ WAITING = Answer({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFi
         (quota(gpus="12"), GPUS),
         ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"}), NODES: nodes(sized(cpu="8"))},
          {"cpu": "4"}),
-        ({NODES: nodes({}, A100)}, {"node_selector": {"gpu": "a100"}}),
-        ({NODES: nodes(TAINTED, {})}, {}),
-        ({NODES: nodes(TAINTED)}, {"tolerations": (PodToleration("dedicated", "a", "", "Equal"),)}),
-        ({NODES: nodes(GPU_TAINT)}, {"gpus": 1}),
-        ({NODES: nodes(CORDONED, {})}, {}),
-        ({NODES: nodes({}, {})}, {"workers": 4, "cpu": "1"}),
-        # The fit line of the form tells of GPUs: it knows which are free.
-        ({}, {"gpus": 64}),
-        ({NODES: refusal(403, "no nodes for you")}, {"cpu": "64"}),
-        ({NODES: page([])}, {"cpu": "64"}),
         ({CLAIM: Answer({"metadata": 1})}, DATA),
         ({}, NEW_DATA),
         # A config map that an earlier job of this name left is replaced.
@@ -352,19 +331,65 @@ async def test_a_quota_counts_only_pods_that_run_at_once(indexed: bool, hard: st
     assert [each.text for each in found] == ([said] if said else [])
 
 
+@pytest.mark.parametrize(
+    ("change", "found", "field"),
+    [
+        ({"cpu": "64"}, "would never start: master-0 needs 64 cpu; the largest node has 2 (n0)", "cpu"),
+        ({"memory": "900Gi"}, "would never start: master-0 needs 900Gi memory; the largest", "memory"),
+        ({"gpus": 64}, "would never start: master-0 needs 64 nvidia.com/gpu; the largest node", "gpus"),
+        ({"node_selector": {"gpu": "h100"}}, "would never start: no node matches", "node_selector"),
+        ({"excluded_nodes": ("n0",)}, "would never start: no node matches", "excluded_nodes"),
+        ({"node_selector": {"gpu": "a100"}}, "", ""),
+        ({"workers": 5, "cpu": "1"}, "would never fit: 5 pods need 1 cpu each; the empty cluster", "cpu"),
+        ({"workers": 2, "cpu": "1"}, "", ""),
+    ],
+)
+async def test_capacity_is_checked_for_all_pods_at_once(
+    change: dict[str, Any], found: str, field: str
+) -> None:
+    cause = await capacity_cause([A100], **change)
+    assert (cause is None) == (not found)
+    if cause is not None:
+        assert cause.text.startswith(found) and cause.remedy
+        assert (cause.field, cause.severity) == (field, "error")
+
+
+@pytest.mark.parametrize(
+    ("node", "change", "found"),
+    [
+        (TAINTED, {}, "error tolerations: would never start: master-0 needs 1 pod; no node that is large"),
+        (TAINTED, {"tolerations": (PodToleration("dedicated", "a", "", "Equal"),)}, ""),
+        (GPU_TAINT, {"gpus": 1}, ""),
+        (CORDONED, {}, "warning node_selector: would wait for a node: master-0 needs 1 pod; no node that is"),
+    ],
+)
+async def test_nodes_that_accept_no_such_pod_are_counted(
+    node: dict[str, Any], change: dict[str, Any], found: str
+) -> None:
+    cause = await capacity_cause([node], **change)
+    assert (f"{cause.severity} {cause.field}: {cause.text}" if cause else "").startswith(found)
+    assert await capacity_cause([node, {}], **change) is None
+
+
+async def capacity_cause(changes: list[dict[str, Any]], **change: Any) -> Cause | None:
+    manifest = KIND.manifest(JobSpec(**{"name": "bert", "image": "a", "command": ("true",), **change}))
+    return check_capacity(KIND, manifest, await capacity_of(nodes(*changes)))
+
+
+async def capacity_of(answer: Answer) -> ClusterCapacity:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(NODES, answer)
+        return await fetch_capacity(client)
+
+
 @pytest.mark.parametrize(("indexed", "fits"), [(True, False), (False, True)])
 async def test_sequential_pods_need_room_for_only_one_pod_at_a_time(indexed: bool, fits: bool) -> None:
     manifest = batch_job("sweep", pods=4, gpus=0, indexed=indexed)
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(NODES, nodes({}))
-        found = await placement_findings(client, BATCH, manifest)
-    assert [each.field for each in found] == ([] if fits else ["cpu"])
+    cause = check_capacity(BATCH, manifest, await capacity_of(nodes({})))
+    assert (cause is None) == fits
 
 
-async def test_nodes_are_listed_once_for_all_changes_of_a_form() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(NODES, nodes({}))
-        for _ in range(3):
-            await placement_findings(client, BATCH, batch_job("sweep"))
-        assert len(cluster.asked(NODES)) == 1
+@pytest.mark.parametrize("answer", [refusal(403, "no nodes for you"), page([])], ids=["forbidden", "none"])
+async def test_unknown_nodes_give_no_cause(answer: Answer) -> None:
+    assert check_capacity(BATCH, batch_job("sweep"), await capacity_of(answer)) is None

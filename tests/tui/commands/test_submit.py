@@ -30,7 +30,11 @@ from tui.jobs.new_job.job_templates import packaged_templates
 
 DEMO = ("submit", "pytorch", "--name", "demo", "--image", "x")
 HUGE = (*DEMO, "--gpus", "64")
-NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
+REPAIR = "an administrator can repair the nodes that do not answer: gpu-node-1"
+NEVER = (
+    "would never start: master-0 needs 64 nvidia.com/gpu; the largest node has 8 (gpu-node-0); "
+    "request 8 nvidia.com/gpu or less per pod; more pods can make up for it."
+)
 
 
 async def test_server_warning_headers_are_printed_to_stderr_sanitized(run: CommandLine) -> None:
@@ -56,10 +60,10 @@ async def test_a_job_is_created_from_flags(run: CommandLine) -> None:
     )  # fmt: skip
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
     assert ended.err.splitlines() == [
+        "Warning: would wait for a node: each of 3 pods needs 2 nvidia.com/gpu; no node that is large enough "
+        f"accepts it (1 node not ready); {REPAIR}.",
         "Warning: would wait for volume claim training-data, which does not exist in default; "
         "create it, or name one that exists.",
-        "Warning: would wait: no open node can take 3 pods (1 node not ready); wait for gpu-node-1.",
-        "Warning: would wait: needs 3 × 2 GPUs; 0 of 15 GPUs free.",
     ]
     (asked,) = run.cluster.asked(PYTORCH_JOBS, method="POST")
     sent = json.loads(asked.body)

@@ -270,6 +270,12 @@ def elastic() -> dict[str, Any]:
     return job
 
 
+def busy(who: str) -> str:
+    found = f"{who} nvidia.com/gpu; none is free (8 in use, 1 node not ready)"
+    repair = "an administrator can repair the nodes that do not answer: gpu-node-1"
+    return f"would wait for GPUs: {found}; {repair}"
+
+
 ADVICE = "create it, or name one that exists"
 MISSING = f"would wait for volume claim nothing, which does not exist in default; {ADVICE}"
 NO_SECRET = f"would wait for Secret nope, which does not exist in default; {ADVICE}"
@@ -280,14 +286,14 @@ NO_SECRET = f"would wait for Secret nope, which does not exist in default; {ADVI
     [
         (job_with(volumes=on_claim("nothing")), MISSING),
         (job_with(imagePullSecrets=[{"name": "nope"}]), NO_SECRET),
-        (job_with(gpus=4, workers=2), "would wait: needs 2 × 4 GPUs; 0 of 15 GPUs free"),
-        (mixed(), "would wait: needs 1 × 8 GPUs; 0 of 15 GPUs free"),
-        (elastic(), "would wait: needs 1 × 8 GPUs; 0 of 15 GPUs free"),
+        (job_with(gpus=4, workers=2), busy("each of 2 pods needs 4")),
+        (mixed(), busy("master-0 needs 8")),
+        (elastic(), busy("master-0 needs 8")),
         (
             batch_job("demo", 100, gpus=1, indexed=True, parallelism=2),
-            "would wait: needs 2 × 1 GPU; 0 of 15 GPUs free",
+            busy("each of 2 pods needs 1"),
         ),
-        (batch_job("demo", 100, gpus=1), "would wait: needs 1 × 1 GPU; 0 of 15 GPUs free"),
+        (batch_job("demo", 100, gpus=1), busy("pod-0 needs 1")),
         (job_with(volumes=on_claim("taken")), ""),
     ],
 )

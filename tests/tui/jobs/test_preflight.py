@@ -13,7 +13,8 @@ from tests.support.new_job_form import cluster, command, form_values, job, node
 from tui.jobs.new_job.form_spec import parse_values
 from tui.jobs.new_job.preflight import PreflightLine, preflight
 
-NEVER = "would never start: needs"
+NEEDS = "would never start: master-0 needs"
+LESS = "request 4 nvidia.com/gpu or less per pod; more pods can make up for it"
 MPI, OLD = {"kind": "MPIJob", "run": "mpi"}, {"kind": "MPIJob v1alpha1"}
 FOUR_SLOTS = {"workers": "2", "gpus": "1", "slots": "4"}
 FOUR_PODS = {**MPI, "gpus": "1", "workers": "4"}
@@ -71,7 +72,8 @@ def test_the_fit_line_respects_excluded_nodes_and_tolerations() -> None:
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4), node("b", 2)))
     assert words["1 × 1 GPU: fits now on b; 2 of 2 GPUs free, largest free block 2"] == "ok"
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4)))
-    assert words[f"{NEVER} 1 × 1 GPU; no node that it allows has nvidia.com/gpu (excluded: a)"] == "error"
+    text = "would never start: no node matches: master-0 asks for kubernetes.io/hostname"
+    assert [severity for line, severity in words.items() if line.startswith(text)] == ["error"]
     tainted = replace(node("a", 4), taints=(Taint("team", "nlp", "NoSchedule"),))
     words = said(form_values(tolerations="team=nlp:NoSchedule"), cluster(tainted))
     assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
@@ -81,34 +83,30 @@ def test_the_fit_line_respects_excluded_nodes_and_tolerations() -> None:
     ("values", "text", "severity"),
     [
         ({}, "1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4", "ok"),
-        ({"node_selector": "gpu=h100"}, "would never start: no node matches", "info"),
+        ({"node_selector": "gpu=h100"}, "would never start: no node matches: master-0 asks for", "error"),
         (
             {"node_selector": "gpu=none"},
-            f"{NEVER} 1 × 1 GPU; no node that it allows has nvidia.com/gpu (only with gpu=none)",
+            "would never start: no node with gpu=none has nvidia.com/gpu: master-0 needs 1",
             "error",
         ),
         (
-            {"gpus": "8", "excluded_nodes": "b"},
-            f"{NEVER} 1 × 8 GPUs; the cluster has 4, at most 4 per node (only with gpu=a100; excluded: b)",
+            {"gpus": "8"},
+            f"{NEEDS} 8 nvidia.com/gpu; the largest node with gpu=a100 has 4 (a); {LESS}",
             "error",
         ),
-        (
-            {"workers": "2", "gpus": "4"},
-            f"{NEVER} 2 × 4 GPUs; the cluster has 4, at most 4 per node (only with gpu=a100)",
-            "error",
-        ),
+        ({"workers": "2", "gpus": "4"}, "would never fit: 2 pods need 4 nvidia.com/gpu each", "error"),
     ],
 )
 def test_the_fit_line_counts_only_nodes_with_the_labels(
     values: dict[str, str], text: str, severity: str
 ) -> None:
     nodes = (
-        replace(node("a", 4), labels={"gpu": "a100"}),
+        replace(node("a", 4), labels={"gpu": "a100", "kubernetes.io/hostname": "a"}),
         node("b", 8),
         replace(node("c", 0), resources={}, labels={"gpu": "none"}),
     )
     words = said(form_values(**{"node_selector": "gpu=a100", **values}), cluster(*nodes))
-    assert words[text] == severity
+    assert [found for line, found in words.items() if line.startswith(text)] == [severity]
     assert ("ok" in words.values()) == (severity == "ok")
 
 
@@ -185,20 +183,23 @@ def test_gpu_links_of_ineligible_nodes_are_not_described() -> None:
 def test_a_gpu_topology_job_is_checked_against_the_aliyun_gpu_resource() -> None:
     values = form_values(kind="MPIJob v1alpha1", run="mpi", gpus="1", workers="4", gpu_topology="true")
     plain = said(values, cluster(node("a", 8)))
-    text = "would never start: no node has aliyun.com/gpu; available: nvidia.com/gpu"
-    assert plain[f"{text}; label one ack.node.gpu.schedule=topology (t on a node)"] == "error"
+    text = "would never start: no node has aliyun.com/gpu: each of 4 pods needs 1 aliyun.com/gpu"
+    assert [severity for line, severity in plain.items() if line.startswith(text)] == ["error"]
+    assert plain["label a node ack.node.gpu.schedule=topology (t on a node)"] == "info"
     words = said(values, cluster(node("a", 8, resource="aliyun.com/gpu")))
     assert words["4 × 1 GPU: fits now on a; 8 of 8 GPUs free, largest free block 8"] == "ok"
 
 
 def test_fragmented_free_gpus_give_a_would_wait_warning() -> None:
     words = said(form_values(workers="2", gpus="4"), cluster(node("a", 4, 2), node("b", 4)))
-    assert words["would wait: needs 2 × 4 GPUs; 6 of 8 GPUs free, at most 4 on one node (b)"] == "warning"
+    text = "would wait for GPUs: room for 1 of 2 pods, each needs 4 nvidia.com/gpu"
+    assert words[f"{text} (6 free in total, together they need 8)"] == "warning"
 
 
 def test_gpus_of_a_cordoned_node_count_as_total_but_not_free() -> None:
     words = said(form_values(), cluster(node("a", 4, status="Ready, cordoned")))
-    assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free"] == "warning"
+    text = "would wait for a node: master-0 needs 1 nvidia.com/gpu; no node that is large enough accepts it"
+    assert [severity for line, severity in words.items() if line.startswith(text)] == ["warning"]
 
 
 def test_gpu_links_of_a_tainted_node_are_described_only_if_tolerated() -> None:
@@ -213,23 +214,27 @@ def test_gpu_links_of_a_tainted_node_are_described_only_if_tolerated() -> None:
 def test_only_the_gpu_taint_is_tolerated_by_default() -> None:
     dedicated, of_gpus = Taint("team", "nlp", "NoSchedule"), Taint("nvidia.com/gpu", "", "NoSchedule")
     words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus, dedicated))))
-    assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free, 1 node tainted"] == "warning"
+    text = f"{NEEDS} 1 nvidia.com/gpu; no node that is large enough accepts it (1 node tainted)"
+    assert [severity for line, severity in words.items() if line.startswith(text)] == ["error"]
     words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus,))))
     assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
 
 
 def test_a_request_larger_than_any_node_is_reported_as_never_starting() -> None:
     words = said(form_values(gpus="8"), cluster(node("a", 4), node("b", 4)))
-    assert words["would never start: needs 1 × 8 GPUs; the cluster has 8, at most 4 per node"] == "error"
+    assert words[f"{NEEDS} 8 nvidia.com/gpu; the largest node has 4 (a); {LESS}"] == "error"
 
 
 def test_an_unavailable_gpu_resource_is_reported_with_the_available_ones() -> None:
     words = said(form_values(), cluster(node("a", 4, resource="amd.com/gpu")))
-    assert words["would never start: no node has nvidia.com/gpu; available: amd.com/gpu"] == "error"
+    text = "would never start: no node has nvidia.com/gpu: master-0 needs 1 nvidia.com/gpu"
+    (line,) = (line for line in words if line.startswith(text))
+    assert words[line] == "error" and "a resource that the nodes have (amd.com/gpu)" in line
 
 
 def test_an_uncounted_resource_is_reported_as_unknown_rather_than_missing() -> None:
-    found = replace(node("a", 0), resources={}, allocatable={"example.com/fpga": "2"})
+    bare = replace(node("a", 0), resources={})
+    found = replace(bare, allocatable={**bare.allocatable, "example.com/fpga": "2"})
     words = said(form_values(gpu_resource="example.com/fpga"), cluster(found))
     assert words["cannot tell whether it fits now: example.com/fpga is not counted as a GPU"] == "info"
 

@@ -16,14 +16,12 @@ from k8s.job_spec import JobSpec, wants_gpus
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
-from k8s.reasons.cluster_checks import pods_at_once, volume_findings
+from k8s.reasons.cause import Cause
+from k8s.reasons.cluster_checks import volume_findings
 from k8s.reasons.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject
-from tui.commands.submission.submit_checks import SubmitChecks, check_submit, checks_of
-
-# Endings of the names of unsupported parts if a job's pods differ in size.
-_SIZE_WORDS = (" gpus", " gpu resource", " workers", " devices", " cpu", " memory", " cpu request")
+from tui.commands.submission.submit_checks import check_submit
 
 
 class CheckedObject(NamedTuple):
@@ -31,7 +29,7 @@ class CheckedObject(NamedTuple):
 
     title: str
     """Such as `PyTorchJob bert`; empty for all other objects together."""
-    checks: SubmitChecks
+    causes: Sequence[Cause]
 
 
 async def check_manifests(
@@ -55,34 +53,31 @@ async def check_manifests(
         if understood is None:
             others.append(each)
             continue
-        kind, spec, is_uniform = understood
-        at_once = replace(spec, workers=min(spec.workers, pods_at_once(kind, each.manifest)))
+        kind, spec = understood
         nodes = None
-        if wants_gpus(spec) and is_uniform:
+        if wants_gpus(spec):
             nodes = snapshot = snapshot or await fetch_nodes()
-        checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
+        causes = await check_submit(client, kind, spec, (each,), nodes, _without(spec, made))
         missing = await volume_findings(client, kind, each.manifest, spec.namespace, made)
-        checks = checks._replace(warnings=(*checks.warnings, *(finding.warning for finding in missing)))
-        found.append(CheckedObject(f"{kind.title} {spec.name}", checks))
+        found.append(CheckedObject(f"{kind.title} {spec.name}", [*causes, *missing]))
     if others:
-        found.append(CheckedObject("", checks_of(await check_objects(client, others, namespace))))
+        found.append(CheckedObject("", await check_objects(client, others, namespace)))
     return found
 
 
-def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind, JobSpec, bool] | None:
+def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind, JobSpec] | None:
     resource, manifest = each
     kind = next((kind for kind in CREATABLE if kind.resource == resource), None)
     name = manifest["metadata"].get("name")
     if kind is None or not isinstance(name, str) or not name:
         return None
     try:
-        spec, lost = kind.spec_from_manifest(deepcopy(manifest))
+        spec, _ = kind.spec_from_manifest(deepcopy(manifest))
         kind.replicas(manifest)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
     home = str(manifest["metadata"].get("namespace") or namespace)
-    is_uniform = not any(f" {words}".endswith(_SIZE_WORDS) for words in lost)
-    return kind, replace(spec, name=name, namespace=home), is_uniform
+    return kind, replace(spec, name=name, namespace=home)
 
 
 def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:

@@ -7,17 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from k8s.job_spec import JobSpec, specs_by_role
-from k8s.kinds import CreatableKind
-from k8s.kinds.pod_template import placed_by_topology
+from k8s.job_spec import wants_gpus
 from k8s.models import accelerators
-from k8s.reasons.cause import NEVER, REFUSED, Cause
+from k8s.reasons.cause import REFUSED, Cause
 from k8s.reasons.pod_rules import claim_cause
-from k8s.reasons.shortage import describe_closed
+from k8s.reasons.shortage import PodSet, pod_sets
+from k8s.reasons.static_checks import check_capacity, pods_at_once
 from k8s.scheduling.gpu_fit import LinkFit, link_fit
-from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, format_selector
-from k8s.scheduling.requests import ResourceList, insufficient
-from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
+from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, main_resource
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.topology.links import LinkMatrix
@@ -43,6 +40,8 @@ class PreflightLine(NamedTuple):
 
     severity: Severity
     text: str
+    field: str = ""
+    """Field of `JobSpec` at which it is shown, too; empty for none."""
 
     @property
     def marked(self) -> str:
@@ -88,7 +87,9 @@ def preflight(
     ):
         taken = f"{result.kind.resource.kind} {spec.name} already exists in {spec.namespace}"
         lines.append(PreflightLine("error", f"{REFUSED}{taken}"))
-    return [PreflightLine(line.severity, elide_middle(line.text, LONGEST_LINE)) for line in lines]
+    return [
+        line if line.field else line._replace(text=elide_middle(line.text, LONGEST_LINE)) for line in lines
+    ]
 
 
 def line_of(finding: Cause, *, is_old: bool = False) -> PreflightLine:
@@ -96,7 +97,7 @@ def line_of(finding: Cause, *, is_old: bool = False) -> PreflightLine:
     text = elide_middle(finding.text, LONGEST_LINE)
     if is_old:
         return PreflightLine("info", f"before your last change: {text}")
-    return PreflightLine(finding.severity, f"{text}; {finding.remedy}")
+    return PreflightLine(finding.severity, "; ".join(filter(None, (text, finding.remedy))), finding.field)
 
 
 def _size_and_fit(
@@ -105,7 +106,7 @@ def _size_and_fit(
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
         return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
-    return [*_size(result), *capacity_lines(result.spec, snapshot, result.kind, links)]
+    return [*_size(result), *_capacity_lines(result, snapshot, links)]
 
 
 def _size(result: FormResult) -> list[PreflightLine]:
@@ -142,113 +143,69 @@ def _size(result: FormResult) -> list[PreflightLine]:
     return lines
 
 
-def capacity_lines(
-    spec: JobSpec,
-    snapshot: ClusterSnapshot,
-    kind: CreatableKind | None = None,
-    links: Mapping[str, LinkMatrix] = NO_LINKS,
+def _capacity_lines(
+    result: FormResult, snapshot: ClusterSnapshot, links: Mapping[str, LinkMatrix]
 ) -> list[PreflightLine]:
-    """Return lines on whether a job fits now, later, or never: an error if no node is large enough."""
-    spec = placed_by_topology(spec) if spec.gpu_topology else spec
-    groups = [each for each in specs_by_role(spec, kind.role_names if kind else ()) if each.gpus]
-    if not groups:
-        return [PreflightLine("info", "no GPU requested: any node will do")]
-    if "nodes" in snapshot.problems:
-        return [PreflightLine("warning", "cannot tell whether it fits: you may not list nodes")]
-    if not snapshot.nodes and snapshot.stale:
-        return [PreflightLine("warning", "cannot tell whether it fits: the cluster is unreachable")]
-    if not snapshot.nodes and not snapshot.is_synced:
-        return [PreflightLine("info", "cannot tell yet whether it fits: still listing nodes")]
-    capacity = ClusterCapacity.of_rows(snapshot.nodes)
-    lines = []
-    for pods in groups:
-        found, left = _fit(pods, snapshot, capacity)
-        lines += found
-        closed = {each.name for each in capacity.infeasible(_pod(pods), {pods.gpu_resource: pods.gpus})}
-        closed.update(pods.excluded_nodes)
-        open_nodes = [each for each in snapshot.nodes if each.name not in closed]
-        if text := describe_links(pods, open_nodes, links):
-            lines.append(PreflightLine("info", text))
-        capacity = left
-    return list(dict.fromkeys(lines))
-
-
-def _fit(
-    spec: JobSpec, snapshot: ClusterSnapshot, capacity: ClusterCapacity
-) -> tuple[list[PreflightLine], ClusterCapacity]:
-    # Also returns the capacity that is left once the pods are placed.
-    nodes = [each for each in capacity.nodes.values() if each.allocatable.get(spec.gpu_resource, 0) > 0]
-    is_counted = accelerators.is_accelerator(spec.gpu_resource)
-    if not is_counted and any(spec.gpu_resource in node.allocatable for node in snapshot.nodes):
-        text = f"cannot tell whether it fits now: {spec.gpu_resource} is not counted as a GPU"
-        return [PreflightLine("info", text)], capacity
-    if not nodes:
-        others = sorted({name for node in snapshot.nodes for name in node.resources})
-        available = f"; available: {', '.join(others[:3])}" if others else ""
-        text = f"would never start: no node has {spec.gpu_resource}{available}"
-        if spec.gpu_topology:
-            text += f"; label one {SCHEDULE_LABEL}={TOPOLOGY} (t on a node)"
-        return [PreflightLine("error", text)], capacity
-    requested: ResourceList = {spec.gpu_resource: spec.gpus}
-    infeasible = {each.name: each for each in capacity.infeasible(_pod(spec), requested)}
-    if all(
-        name in infeasible and infeasible[name].reason is InfeasibleReason.MISMATCH for name in capacity.nodes
-    ):
-        # An error with a remedy only where the cluster's check, which sees all pods, finds the same.
-        return [PreflightLine("info", f"{NEVER}no node matches")], capacity
-    infeasible |= {
-        name: InfeasibleNode(name, InfeasibleReason.MISMATCH, "it is excluded")
-        for name in spec.excluded_nodes
-        if name in capacity.nodes
-    }
-    not_matching = {each.name for each in infeasible.values() if each.reason is InfeasibleReason.MISMATCH}
-    nodes = [each for each in nodes if each.name not in not_matching]
-    size = f"{count(spec.workers)} × {plural(spec.gpus, 'GPU')}"
-    needs = f"needs {size}"
-    if not nodes:
-        text = f"{NEVER}{needs}; no node that it allows has {spec.gpu_resource}{_limits(spec, capacity)}"
-        return [PreflightLine("error", text)], capacity
-    open_nodes = [
-        each for each in nodes if each.name not in infeasible or not infeasible[each.name].reason.is_closed
-    ]
-    free = {each.name: max(0, int(each.free[spec.gpu_resource])) for each in open_nodes}
-    totals = [int(each.allocatable[spec.gpu_resource]) for each in nodes]
-    simulated = " (simulated)" * snapshot.is_simulated
-    free_of_total = f"{sum(free.values())} of {sum(totals)} GPUs free{simulated}"
+    spec, kind = result.spec, result.kind
+    if wants_gpus(spec):
+        if "nodes" in snapshot.problems:
+            return [PreflightLine("warning", "cannot tell whether it fits: you may not list nodes")]
+        if not snapshot.nodes and snapshot.stale:
+            return [PreflightLine("warning", "cannot tell whether it fits: the cluster is unreachable")]
+        if not snapshot.nodes and not snapshot.is_synced:
+            return [PreflightLine("info", "cannot tell yet whether it fits: still listing nodes")]
+        if not snapshot.nodes:
+            return [PreflightLine("error", f"would never start: no node has {spec.gpu_resource}")]
+    manifest, capacity = kind.manifest(spec), ClusterCapacity.of_rows(snapshot.nodes)
     lines = []
     if snapshot.stale:
         lines.append(PreflightLine("warning", "cluster unreachable: free GPUs may have changed"))
-    left, placed = capacity.place(requested, spec.workers, infeasible)
-    if placed >= spec.workers:
-        where = [name for name, each in capacity.nodes.items() if left.nodes[name] is not each]
-        block = f"{free_of_total}, largest free block {max(free.values())}"
-        return [*lines, PreflightLine("ok", f"{size}: fits now on {_names(where)}; {block}")], left
-    too_small = {name for name, each in capacity.nodes.items() if insufficient(requested, each.allocatable)}
-    too_small |= not_matching
-    if capacity.emptied().place(requested, spec.workers, too_small)[1] >= spec.workers:
-        most = max(free, key=lambda name: free[name], default="")
-        largest = f", at most {free[most]} on one node ({most})" if most and free[most] else ""
-        tainted = [each for each in infeasible.values() if each.reason is InfeasibleReason.TAINTED]
-        closed = f", {describe_closed(tainted)}" if tainted else ""
-        text = f"would wait: {needs}; {free_of_total}{largest}{closed}"
-        return [*lines, PreflightLine("warning", text)], capacity
-    text = f"would never start: {needs}; the cluster has {sum(totals)}, at most {max(totals)} per node"
-    return [*lines, PreflightLine("error", f"{text}{_limits(spec, capacity)}")], capacity
+    if (cause := check_capacity(kind, manifest, capacity, is_gang=spec.gang)) is not None:
+        lines.append(line_of(cause))
+        if snapshot.is_simulated:
+            lines.append(PreflightLine("info", "the GPUs are simulated"))
+        if spec.gpu_topology:
+            lines.append(PreflightLine("info", f"label a node {SCHEDULE_LABEL}={TOPOLOGY} (t on a node)"))
+    elif not wants_gpus(spec):
+        return [PreflightLine("info", "no GPU requested: any node will do")]
+    for pods in pod_sets(pods_at_once(kind, manifest)):
+        gpus = main_resource(pods.requested)
+        if not accelerators.is_accelerator(gpus):
+            if gpus == spec.gpu_resource and cause is None:
+                text = f"cannot tell whether it fits now: {gpus} is not counted as a GPU"
+                lines.append(PreflightLine("info", text))
+            continue
+        infeasible = capacity.infeasible(pods.spec, pods.requested)
+        closed = {each.name for each in infeasible}
+        open_nodes = [each for each in snapshot.nodes if each.name not in closed]
+        if cause is None:
+            left, _ = capacity.place(pods.requested, len(pods.instances), closed)
+            text = _fits_line(pods, capacity, infeasible, left, snapshot.is_simulated)
+            lines.append(PreflightLine("ok", text))
+            capacity = left
+        if text := describe_links(pods, open_nodes, links):
+            lines.append(PreflightLine("info", text))
+    return list(dict.fromkeys(lines))
 
 
-def _limits(spec: JobSpec, capacity: ClusterCapacity) -> str:
-    excluded = _names([name for name in spec.excluded_nodes if name in capacity.nodes])
-    labels = format_selector(_pod(spec))
-    parts = [f"only with {labels}" if labels else "", f"excluded: {excluded}" if excluded else ""]
-    return f" ({'; '.join(filter(None, parts))})" if any(parts) else ""
-
-
-def _pod(spec: JobSpec) -> SchedulingSpec:
-    # A taint with the resource's own name tolerates its requesters: ExtendedResourceToleration.
-    tolerations = [Toleration(key=spec.gpu_resource, operator="Exists")]
-    for each in spec.tolerations:
-        tolerations.append(Toleration(each.key, each.operator, each.value, each.effect))
-    return SchedulingSpec(tolerations=tolerations, node_selector=dict(spec.node_selector))
+def _fits_line(
+    pods: PodSet,
+    capacity: ClusterCapacity,
+    infeasible: Sequence[InfeasibleNode],
+    left: ClusterCapacity,
+    is_simulated: bool,
+) -> str:
+    gpus = main_resource(pods.requested)
+    reasons = {each.name: each.reason for each in infeasible}
+    having = [each for each in capacity.nodes.values() if each.allocatable.get(gpus, 0) > 0]
+    having = [each for each in having if reasons.get(each.name) is not InfeasibleReason.MISMATCH]
+    is_open = {each.name: each.name not in reasons or not reasons[each.name].is_closed for each in having}
+    free = [max(0, int(each.free[gpus])) for each in having if is_open[each.name]]
+    size = f"{count(len(pods.instances))} × {plural(int(pods.requested[gpus]), 'GPU')}"
+    where = [name for name, each in capacity.nodes.items() if left.nodes[name] is not each]
+    total = sum(int(each.allocatable[gpus]) for each in having)
+    free_of_total = f"{sum(free)} of {total} GPUs free{' (simulated)' * is_simulated}"
+    return f"{size}: fits now on {_names(where)}; {free_of_total}, largest free block {max(free)}"
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -292,15 +249,15 @@ class _Suggestion(NamedTuple):
     fit: LinkFit
 
 
-def describe_links(spec: JobSpec, nodes: Sequence[NodeRow], links: Mapping[str, LinkMatrix]) -> str:
-    """Describe the links of the job's GPUs on each node; empty if unknown.
+def describe_links(pods: PodSet, nodes: Sequence[NodeRow], links: Mapping[str, LinkMatrix]) -> str:
+    """Describe the links of the GPUs of equal pods on each node; empty if unknown.
 
     Args:
-        spec: The job; only its pods and GPUs per pod matter.
-        nodes: Nodes that can take at least one of its pods now.
+        pods: The pods.
+        nodes: Nodes that can take at least one of the pods now.
         links: The known links of each node's GPUs.
     """
-    offers = [offer for node in nodes if (offer := _offer(spec, node, links.get(node.name))) is not None]
+    offers = [offer for node in nodes if (offer := _offer(pods, node, links.get(node.name))) is not None]
     if not offers:
         return ""
     wanted = max(offer.wanted for offer in offers)
@@ -310,10 +267,10 @@ def describe_links(spec: JobSpec, nodes: Sequence[NodeRow], links: Mapping[str, 
     return "; ".join(_describe_suggestion(offer, fastest) for offer in offers[:MOST_NODES])
 
 
-def _offer(spec: JobSpec, node: NodeRow, matrix: LinkMatrix | None) -> _Suggestion | None:
-    free = node.free_if_tolerated.get(spec.gpu_resource, 0)
-    pods = min(spec.workers, free // spec.gpus) if spec.gpus else 0
-    wanted = pods * spec.gpus
+def _offer(pods: PodSet, node: NodeRow, matrix: LinkMatrix | None) -> _Suggestion | None:
+    resource = main_resource(pods.requested)
+    gpus, free = int(pods.requested[resource]), node.free_if_tolerated.get(resource, 0)
+    wanted = min(len(pods.instances), free // gpus) * gpus
     if matrix is None or wanted < 2:
         return None
     fit = link_fit(node, matrix, wanted)

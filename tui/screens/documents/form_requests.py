@@ -220,11 +220,13 @@ class FormChecks:
         errors: dict[str, str] = {}
         warnings: dict[str, str] = {}
         for each in (*self._model.job.findings, *self._of_cluster()):
-            if each.severity in ("error", "warning"):
-                (errors if each.severity == "error" else warnings)[self._key_of(each)] = each.warning
+            (errors if each.severity == "error" else warnings)[self._key_of(each)] = each.warning
+        for line in self._model.preflight:
+            if line.field:
+                (errors if line.severity == "error" else warnings)[self._key_of(line)] = line.text
         return errors, warnings
 
-    def _key_of(self, finding: Cause) -> str:
+    def _key_of(self, finding: Cause | PreflightLine) -> str:
         values = self._model.values
         claim = re.escape(values["claim"])
         if finding.field == "mounts" and not re.search(rf" {claim}[ ,:]", f"{finding.text} "):

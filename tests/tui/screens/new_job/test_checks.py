@@ -12,12 +12,13 @@ import pytest
 from textual.widgets import Button
 
 from k8s.client.client import Client
+from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot
 from k8s.topology.ack import config_map
 from k8s.topology.machines import MACHINES
 from tests.scripted.server import Answer, Held, Reply, ScriptedCluster, Stall, page
 from tests.support.new_job_form import job
-from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, GPU, JOBS, QUOTAS, SNAPSHOT, form, say_fine
+from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, QUOTAS, SNAPSHOT, form, say_fine
 from tui.jobs.new_job.form_model import FormModel
 from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSuggestions
 
@@ -111,19 +112,19 @@ def test_gpu_links_are_read_once_the_nodes_are_known_even_after_the_form_opened(
 
 async def test_cluster_findings_neither_repeat_nor_contradict_the_snapshot() -> None:
     taken = Answer({"metadata": {"name": "ddp-digits-1"}})
-    size = {"cpu": "2", "memory": "8Gi", GPU: "8", "pods": "110"}
-    status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-    # The taint is newer than the snapshot, by which the job would fit.
-    spec = {"taints": [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]}
-    nodes = page([{"metadata": {"name": "a100-1"}, "spec": spec, "status": status}])
-    answers = {f"{JOBS}/ddp-digits-1": taken, "/api/v1/nodes": nodes}
+    answers = {f"{JOBS}/ddp-digits-1": taken}
     async with checked(answers) as it:
         it.model.set_value("name", "ddp-digits-1 ")  # as typed by the user: no other is suggested
         it.model.suggest(replace(SNAPSHOT, jobs=(job("ddp-digits-1", "vision"),)))
+        assert "fits now" in it.summary
+        taints = (Taint("team", "nlp", "NoSchedule"),)
+        tainted = tuple(replace(each, taints=taints) for each in SNAPSHOT.nodes)
+        it.model.suggest(replace(SNAPSHOT, nodes=tainted, jobs=(job("ddp-digits-1", "vision"),)))
         await it.ask(gpus="1")
         assert "would be refused: PyTorchJob ddp-digits-1 already exists" in it.summary
         assert it.summary.count("already exists in vision") == 1
-        assert "would never start: no node that is large enough takes master-0" in it.summary
+        assert "would never start: master-0 needs 1 nvidia.com/gpu; no node that is large" in it.summary
+        assert it.checks.at_fields()[0]["tolerations"].startswith("would never start: master-0")
         assert "fits now" not in it.summary
         await it.ask(claim="nowhere")
         assert "which does not exist in vision; create it, or name one that exists" in it.summary

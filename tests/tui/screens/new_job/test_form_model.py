@@ -77,7 +77,7 @@ def test_the_preflight_follows_the_cluster() -> None:
 
     assert says("fits now on a100-1; 6 of 8 GPUs free")
     model.set_value("gpus", "7")
-    assert says("would wait: needs 1 × 7 GPUs")
+    assert says("would wait for GPUs: master-0 needs 7 nvidia.com/gpu")
     model.suggest(ClusterSnapshot(nodes=(node("a100-1", 8),), is_synced=True))
     assert says("fits now on a100-1; 8 of 8 GPUs free")
 
