@@ -8,9 +8,16 @@ from typing import Any
 import msgspec
 
 from k8s.models import Meta, Node, Pod, accelerators, quantity
-from k8s.models.gpu_sharing import GpuParts, parts_of, uncounted, without_cores
+from k8s.models.gpu_sharing import (
+    GpuParts,
+    gpu_memory,
+    gpu_model,
+    nvidia_versions,
+    parts_of,
+    uncounted,
+    without_cores,
+)
 from k8s.models.node import cordon_reason, faults
-from k8s.models.node_labels import gpu_memory, gpu_model, nvidia_versions
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 from k8s.text.sanitize import parse_integer
 from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers

@@ -37,7 +37,7 @@ class SandboxOptions:
     gpus_per_node: int = -1
     """Number of simulated GPUs; -1: as this machine's GPUs suggest."""
     links: str = ""
-    """Name in `k8s.topology.machines` whose links the simulated GPUs have; empty for none."""
+    """Name in `MACHINES` whose links the simulated GPUs have; empty for none."""
     idle_s: float = 1800.0
     """The sandbox stops after this time without a running pod and without requests."""
     restart_delay_s: float = 10.0

@@ -9,8 +9,7 @@ from enum import StrEnum
 from statistics import fmean, median
 
 from k8s.telemetry.history import GpuHistory, GpuSample, recent, since_gap
-from k8s.telemetry.job_ranks import RankReading
-from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer, Throttle
+from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer, RankReading, Throttle
 
 # Below this utilisation, a GPU counts as idle.
 IDLE_PERCENT = 5.0

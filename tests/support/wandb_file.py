@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping
 
-from trainer.tfevents.encoding import message, varint
+from trainer.tfevents.writer import message, varint
 
 _BLOCK, _HEADER = 32_768, 7
 

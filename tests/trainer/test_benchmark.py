@@ -13,10 +13,8 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 from tests.trainer.jobs import Job
 from trainer.benchmark.bandwidth import AllReduce
-from trainer.benchmark.networks import make_network
 from trainer.benchmark.report import head_lines, iteration_line, result_lines
-from trainer.benchmark.run import Benchmark, run
-from trainer.benchmark.train_step import TrainStep
+from trainer.benchmark.run import Benchmark, TrainStep, make_network, run
 from trainer.catalogue import find
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import InvalidArguments

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tests.trainer.plain_reader import Point, read_points
 from trainer.distributed.outputs import CurveWriter
 from trainer.tfevents import BrokenEvents, EventFiles, EventFolder, EventStream, EventWriter
-from trainer.tfevents.crc32c import crc32c_in_python
-from trainer.tfevents.records import frame
+from trainer.tfevents.records import crc32c_in_python, frame
 
 quick = settings(max_examples=60)
 

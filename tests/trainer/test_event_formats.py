@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.trainer.plain_reader import read_points
 from trainer.tfevents import EventFolder, EventStream, EventWriter, Hparams, ScalarCurve
-from trainer.tfevents.hparams import session_start
 from trainer.tfevents.records import frame
+from trainer.tfevents.writer import session_start
 
 tensorboard = pytest.importorskip(
     "tensorboard", reason="compares with TensorBoard, which gpuconsole[trainer] brings"

@@ -4,13 +4,16 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import fmean
 
 import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from trainer.benchmark.bandwidth import measure_all_reduce
-from trainer.benchmark.networks import make_network
 from trainer.benchmark.report import (
     Result,
     bandwidth_lines,
@@ -19,14 +22,109 @@ from trainer.benchmark.report import (
     result_lines,
     scaling_line,
 )
-from trainer.benchmark.train_step import TrainStep
 from trainer.benchmark.versions import read_versions, versions_line
 from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.outputs import CurveWriter, check_file, check_folder, write_atomically
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
-from trainer.messages import log
+from trainer.distributed.torchvision import import_torchvision
+from trainer.messages import InvalidArguments, log
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest
+
+CLASSES = 1000
+
+
+def make_network(name: str) -> tuple[nn.Module, int]:
+    """Return a network that turns images_B3HW into logits_BC, and H, which is also W.
+
+    Raises:
+        TrainingError: torchvision is not installed.
+    """
+    if name == "tiny":
+        return tiny(), 32
+    network: nn.Module = getattr(import_torchvision("models", "--model tiny"), name)()
+    return network, 224
+
+
+def tiny() -> nn.Module:
+    """Return a network of 17,000 weights, for trying out a launcher."""
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, stride=4),
+        nn.ReLU(inplace=True),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, CLASSES),
+    )
+
+
+def random_batch(batch_size: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return a batch of noise: images_B3HW, normally distributed, and labels_B."""
+    images_B3HW = torch.randn(batch_size, 3, size, size, device=device)
+    return images_B3HW, torch.randint(CLASSES, (batch_size,), device=device)
+
+
+# As Horovod's: the learning rate grows with the global batch.
+LEARNING_RATE_PER_RANK = 0.01
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class TrainStep:
+    """A step of a network on one batch of noise; of this rank alone until `distribute`."""
+
+    def __init__(
+        self,
+        make_network: Callable[[], tuple[nn.Module, int]],
+        *,
+        batch_size: int,
+        precision: str,
+        ranks: int,
+        device: torch.device,
+    ) -> None:
+        """Make the network and the batch on `device`.
+
+        Raises:
+            InvalidArguments: The device does not support the precision.
+        """
+        _choose_precision(precision, device)
+        torch.manual_seed(0)
+        self._network, size = make_network()
+        self._network.to(device)
+        self._model: nn.Module = self._network
+        self._optimizer = torch.optim.SGD(self._network.parameters(), lr=LEARNING_RATE_PER_RANK * ranks)
+        self._images_B3HW, self._labels_B = random_batch(batch_size, size, device)
+        self._device, self._dtype = device, _AUTOCAST.get(precision)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+
+    def distribute(self, *, fp16_allreduce: bool) -> None:
+        """Average the gradients of all ranks from now on; every rank must call this."""
+        distributed = DistributedDataParallel(self._network, gradient_as_bucket_view=True)
+        if fp16_allreduce:
+            distributed.register_comm_hook(None, fp16_compress_hook)
+        self._model = distributed
+
+    def __call__(self) -> None:
+        """Take a step; a GPU may still be computing when it returns."""
+        self._optimizer.zero_grad()
+        with self._autocast():
+            loss = nn.functional.cross_entropy(self._model(self._images_B3HW), self._labels_B)
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._dtype is None else torch.autocast(self._device.type, self._dtype)
+
+
+def _choose_precision(name: str, device: torch.device) -> None:
+    if name in ("fp16", "tf32") and device.type == "cpu":
+        raise InvalidArguments(
+            f"--precision {name}: it needs a GPU, and this rank runs on the CPU.",
+            now="Use --precision fp32 or bf16.",
+        )
+    torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = name == "tf32"
+
 
 # Most measurements of one rank alone.
 ITERATIONS_ALONE = 3

@@ -8,10 +8,9 @@ Tags come from outside: clean them before they reach a terminal.
 from trainer.tfevents.columns import Columns
 from trainer.tfevents.event import BYTES, VARINT, message_fields, read_varint
 from trainer.tfevents.files import EventFiles, EventFolder, NewPoints, RunText, ScalarCurve
-from trainer.tfevents.hparams import Hparams
 from trainer.tfevents.records import BrokenEvents
 from trainer.tfevents.stream import MOST_TEXTS, EventStream, Restart, ScalarSeries
-from trainer.tfevents.writer import EventWriter
+from trainer.tfevents.writer import EventWriter, Hparams
 
 __all__ = [
     "BYTES", "MOST_TEXTS", "VARINT", "BrokenEvents", "Columns", "EventFiles", "EventFolder",

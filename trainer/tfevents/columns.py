@@ -15,9 +15,8 @@ from functools import lru_cache
 from itertools import accumulate, islice, repeat
 from typing import Literal
 
-from trainer.tfevents.crc32c import crc32c
 from trainer.tfevents.event import EventRecord
-from trainer.tfevents.records import HEADER_BYTES, payload_is_good
+from trainer.tfevents.records import HEADER_BYTES, crc32c, payload_is_good
 
 # Rows read together; bounds the cost of a mismatch.
 MOST_ROWS = 4096

@@ -1,4 +1,7 @@
-"""Writing of scalars that TensorBoard and this package can read."""
+"""Writing of scalars that TensorBoard and this package can read.
+
+Field numbers are from TensorFlow's event.proto, the HParams plugin's plugin_data.proto and struct.proto.
+"""
 
 import contextlib
 import itertools
@@ -6,12 +9,58 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from trainer.tfevents.encoding import double, message, varint
-from trainer.tfevents.hparams import Hparams, session_start
 from trainer.tfevents.records import frame
+
+
+def varint(number: int) -> bytes:
+    """Encode an integer; a negative one as its 64 bits."""
+    number &= 0xFFFFFFFFFFFFFFFF
+    octets = bytearray()
+    while number > 127:
+        octets.append(number & 127 | 128)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def message(number: int, content: bytes) -> bytes:
+    """Encode field `number`, below 16: a message, a text or bytes."""
+    return bytes([number << 3 | 2]) + varint(len(content)) + content
+
+
+def double(number: int, value: float) -> bytes:
+    """Encode field `number`, below 16, of 64 bits."""
+    return bytes([number << 3 | 1]) + struct.pack("<d", value)
+
+
+_TAG = b"_hparams_/session_start_info"
+# float32 of shape (0,): a value must have a tensor.
+_EMPTY_TENSOR = b"\x08\x01" + message(2, message(2, b""))
+
+Hparams = Mapping[str, bool | int | float | str]
+
+
+def session_start(hparams: Hparams, started_at: float) -> bytes:
+    """Encode a Summary with the arguments of a run and its start, in seconds since 1970."""
+    values = b"".join(
+        message(1, message(1, name.encode()) + message(2, _value(each))) for name, each in hparams.items()
+    )
+    content = message(3, values + double(5, started_at))
+    metadata = message(1, message(1, b"hparams") + message(2, content))
+    return message(1, message(1, _TAG) + message(8, _EMPTY_TENSOR) + message(9, metadata))
+
+
+def _value(each: bool | int | float | str) -> bytes:
+    if isinstance(each, bool):
+        return b"\x20" + bytes([each])
+    if isinstance(each, str):
+        return message(3, each.encode())
+    return double(2, each)
+
 
 _counter = itertools.count()
 _LARGEST_FLOAT32 = 3.4028235677973366e38

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from k8s import sandbox
 from k8s.models import quantity
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tui.commands.support.connect import check_may_change
 from tui.commands.support.output import (
     WrongUsage,

@@ -22,8 +22,15 @@ from k8s.snapshot import Job, NodeRow
 from k8s.status import Status
 from k8s.telemetry.gpu_warnings import GpuWarning, slow_gpus, warnings_of
 from k8s.telemetry.history import LONGEST_GAP, GpuHistory
-from k8s.telemetry.job_ranks import RankReading, holders_of, readings_by_rank
-from k8s.telemetry.readings import GpuKey, GpuReading, NodeReadings, Telemetry
+from k8s.telemetry.readings import (
+    GpuKey,
+    GpuReading,
+    NodeReadings,
+    RankReading,
+    Telemetry,
+    holders_of,
+    readings_by_rank,
+)
 from tui.jobs.gpu_facts import in_order, with_gpu_warnings
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from k8s.diagnosis.answer import Answer
 from k8s.reasons.cause import Fact
 from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.job_ranks import RankReading
-from k8s.telemetry.readings import GpuKey
+from k8s.telemetry.readings import GpuKey, RankReading
 from tui.text.format import plural
 from tui.text.gpu_words import ADVICE
 

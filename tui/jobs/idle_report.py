@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from k8s.snapshot import Job, NodeRow, shares_by_pod
 from k8s.telemetry.gpu_warnings import IDLE_PERCENT
-from k8s.telemetry.job_ranks import holders_of
-from k8s.telemetry.readings import GpuReading
+from k8s.telemetry.readings import GpuReading, holders_of
 from tui.text.format import devices, plural
 
 MOST_NAMES = 5

@@ -25,8 +25,7 @@ from k8s.models.accelerators import of_pod
 from k8s.sandbox.controller_runtime import now_text
 from k8s.text.sanitize import sanitize
 from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
-from k8s.topology.links import LinkMatrix
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES, LinkMatrix
 from k8s.topology.nvml import handles_of, query_driver, read_nvml, text_of, visible_gpus
 
 GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
@@ -50,7 +49,7 @@ class Shape:
     model: str
     is_simulated: bool
     links: str = ""
-    """Name in `k8s.topology.machines` whose links the simulated GPUs have; empty for none."""
+    """Name in `MACHINES` whose links the simulated GPUs have; empty for none."""
     notice: str = ""
     """Explains that GPUs are simulated that CUDA_VISIBLE_DEVICES names; or empty."""
 
@@ -66,7 +65,7 @@ class Shape:
 def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
     """Return the nodes to create; by default one with this machine's GPUs, else two with simulated ones.
 
-    With `links`, a name in `k8s.topology.machines`, the GPUs are simulated, as many as that machine has.
+    With `links`, a name in `MACHINES`, the GPUs are simulated, as many as that machine has.
 
     Raises:
         KubeError: CUDA_VISIBLE_DEVICES names GPUs, but none of this machine.

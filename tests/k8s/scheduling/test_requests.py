@@ -15,7 +15,7 @@ from k8s.scheduling.gpu_fit import best_sets, free_gpus, link_fit
 from k8s.scheduling.predicates import NodeCapacity
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import Holder, NodeRow, Share
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.support.evidence import NOW, held, nodes_of
 from tests.support.objects import GPU, node
 

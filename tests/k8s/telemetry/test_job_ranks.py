@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from k8s.snapshot import Job, NodeRow
-from k8s.telemetry.job_ranks import holders_of, readings_by_rank
+from k8s.telemetry.readings import holders_of, readings_by_rank
 from tests.support.gpu_readings import gpu, telemetry
 from tests.support.objects import joined, node, pod_of, pytorch_job
 

@@ -12,7 +12,7 @@ from k8s.errors import KubeError
 from k8s.snapshot import Holder, NodeRow, Share
 from k8s.topology.ack import config_map, describe_schedule, other_schedule, set_schedule
 from k8s.topology.gpu_links import NEEDS, UnknownLinks, fetch_known_links, fetch_links
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.k8s.topology.texts import DGX_1V, LEGEND, TWO_BY_HOST_BRIDGE
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page, refusal
 from tests.support.objects import GPU

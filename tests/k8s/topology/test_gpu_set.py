@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.topology.gpu_set import best_set, measure, split
-from k8s.topology.links import LinkMatrix
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES, LinkMatrix
 
 V100 = MACHINES["dgx-1v"].matrix()
 PCIE = MACHINES["pcie"].matrix()

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.topology.ack import config_map, node_of, read_config_map
-from k8s.topology.links import LinkMatrix, distance, groups_of, link_bandwidth, link_name
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES, LinkMatrix, distance, groups_of, link_bandwidth, link_name
 from k8s.topology.network import neighbourhoods, network_path
 from k8s.topology.nvml import read_nvml
 from k8s.topology.smi_text import UnreadableTopology, read_topology

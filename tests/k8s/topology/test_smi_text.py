@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.topology.links import PCIE_LINKS, LinkMatrix
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES, PCIE_LINKS, LinkMatrix
 from k8s.topology.smi_text import MAX_GPUS, UnreadableTopology, read_topology
 from tests.k8s.topology.texts import DGX_1V, H100, LEGEND, OLD, ONE, TWO_BY_HOST_BRIDGE
 

@@ -8,7 +8,7 @@ import pytest
 
 from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot, Holder
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.support.new_job_form import cluster, command, form_values, job, node
 from tui.jobs.new_job.form_spec import parse_values
 from tui.jobs.new_job.preflight import PreflightLine, preflight

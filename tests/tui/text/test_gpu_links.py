@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.topology.ack import config_map, read_config_map
-from k8s.topology.links import LinkMatrix
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES, LinkMatrix
 from k8s.topology.smi_text import read_topology
 from tests.k8s.scheduling.test_requests import row
 from tests.k8s.topology.texts import DGX_1V, H100, ONE

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.job_ranks import RankReading
-from k8s.telemetry.readings import GpuReading, NodeReadings, PodReadings, Traffic, Usage
+from k8s.telemetry.readings import GpuReading, NodeReadings, PodReadings, RankReading, Traffic, Usage
 from tui.tables.column import Values
 from tui.text.format import seconds_since
 

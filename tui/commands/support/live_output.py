@@ -9,10 +9,18 @@ from statistics import fmean
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.telemetry.gpu_warnings import warnings_of
-from k8s.telemetry.job_ranks import RankReading, holders_of, readings_by_rank
 from k8s.telemetry.prometheus import parse_address
 from k8s.telemetry.reader import TelemetryReader
-from k8s.telemetry.readings import GpuReading, NodeReadings, Telemetry, Traffic, Usage
+from k8s.telemetry.readings import (
+    GpuReading,
+    NodeReadings,
+    RankReading,
+    Telemetry,
+    Traffic,
+    Usage,
+    holders_of,
+    readings_by_rank,
+)
 from tui.commands.support.gpu_values import gpu_values, node_live_values, pod_values, rank_values
 from tui.commands.support.output import write, write_stderr, write_table
 from tui.options import ConsoleOptions

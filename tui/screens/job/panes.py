@@ -18,8 +18,7 @@ from k8s.models import LONG_AGO, Condition
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.job_ranks import RankReading
-from k8s.telemetry.readings import GpuKey
+from k8s.telemetry.readings import GpuKey, RankReading
 from k8s.text.sanitize import log_text, sanitize
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed

@@ -9,8 +9,7 @@ from typing import ClassVar
 from k8s.kinds import JobRef
 from k8s.snapshot import Instance, Job
 from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.job_ranks import RankReading
-from k8s.telemetry.readings import GpuKey, PodReadings
+from k8s.telemetry.readings import GpuKey, PodReadings, RankReading
 from k8s.text.sanitize import sanitize
 from tui.keys import ViewDeclaration
 from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail

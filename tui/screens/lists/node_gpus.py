@@ -11,8 +11,7 @@ from textual.widgets import Label
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow, device_sums, format_sums
-from k8s.telemetry.job_ranks import holders_of
-from k8s.telemetry.readings import GpuReading, NodeReadings
+from k8s.telemetry.readings import GpuReading, NodeReadings, holders_of
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import model_text, node_status
 from tui.keys import ViewDeclaration

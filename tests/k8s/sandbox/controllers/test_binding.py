@@ -14,7 +14,7 @@ from k8s.sandbox.controller_runtime import Informers
 from k8s.sandbox.controllers.reconcile import GANG
 from k8s.sandbox.controllers.scheduler import Scheduler
 from k8s.topology.ack import config_map
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.k8s.sandbox.calls import Api, Object, job, thing
 from tests.k8s.sandbox.conftest import TOKEN
 

@@ -24,7 +24,7 @@ from k8s.sandbox.controllers.placement import (
 from k8s.sandbox.node.nodes import Devices, Shape, neighbours
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import NodeCapacity
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.support.evidence import evidence_of, instance, labelled
 from tests.support.objects import GPU, Object
 

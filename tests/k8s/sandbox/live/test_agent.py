@@ -16,7 +16,7 @@ import pytest
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox.node.containers import ON_LOOPBACK
-from k8s.telemetry.metrics_server import NODE_METRICS, POD_METRICS, fetch_usage
+from k8s.telemetry.reader import NODE_METRICS, POD_METRICS, fetch_usage
 from k8s.telemetry.readings import Usage
 from tests.k8s.sandbox.live.running import (
     PATIENCE_S,

@@ -19,7 +19,7 @@ from k8s.telemetry.reader import TelemetryReader
 from k8s.telemetry.readings import PodContainer, Source
 from k8s.topology.ack import set_schedule
 from k8s.topology.gpu_links import fetch_known_links
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.k8s.sandbox.live.running import (
     PATIENCE_S,
     Manifest,

@@ -15,7 +15,7 @@ from k8s.client.client import Client
 from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot
 from k8s.topology.ack import config_map
-from k8s.topology.machines import MACHINES
+from k8s.topology.links import MACHINES
 from tests.scripted.server import Answer, Held, Reply, ScriptedCluster, Stall, page
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, QUOTAS, SNAPSHOT, form, say_fine
