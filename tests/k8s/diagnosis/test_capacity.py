@@ -146,28 +146,6 @@ def test_a_node_with_a_single_gpu_is_named_with_who_holds_it() -> None:
     assert texts(answer, "nodes") == ["a: 0 of 1 nvidia.com/gpu free, held by gpt (1)"]
 
 
-def test_a_request_larger_than_any_node_is_too_big_even_when_all_gpus_are_free() -> None:
-    answer = explain(gang([node("a"), node("b", 4)], spec=spec_of(16), rows=[held("a", 8)]))
-    assert answer.sentence == ("Too big: each of 4 pods needs 16 nvidia.com/gpu; the largest node has 8 (a).")
-    assert answer.help == ("Request 8 nvidia.com/gpu or less per pod; more pods can make up for it.",)
-
-
-def test_a_resource_that_no_node_has_is_named() -> None:
-    nodes = [node("a"), node("b")]
-    wants = {"containers": [{"name": "pytorch", "resources": {"limits": {"amd.com/gpu": 1}}}]}
-    answer = explain(gang(nodes, "master-0", spec=wants))
-    assert answer.sentence == "No node has amd.com/gpu: master-0 needs 1 amd.com/gpu."
-
-
-def test_resources_that_no_node_has_together_are_named() -> None:
-    large = labelled("cpus", 1)
-    large["status"]["allocatable"]["cpu"] = "256"
-    wants = spec_of(8)
-    wants["containers"][0]["resources"]["requests"] = {"cpu": "128"}
-    answer = explain(gang([large, node("gpus", 8)], "master-0", spec=wants))
-    assert answer.sentence == "Too big: no node has 8 nvidia.com/gpu and 128 cpu together."
-
-
 def test_an_unmatched_node_selector_is_reported_with_the_existing_label_values() -> None:
     nodes = [labelled("a", labels={"disk": "hdd"}), labelled("b", labels={"disk": "hdd"}), labelled("c")]
     answer = explain(gang(nodes, "master-0", spec=spec_of(nodeSelector={"disk": "ssd"})))

@@ -188,20 +188,7 @@ def test_the_job_that_preempted_another_is_named_with_its_user() -> None:
     assert answer.sentence == "Failed: bert-master-0 was preempted: Preempted by urgent of mai on node n1."
 
 
-def test_a_missing_or_inactive_local_queue_is_named() -> None:
-    missing = queued(local_queues={"research": None})
-    assert missing.sentence == "Waits in queue research: there is no such LocalQueue in namespace default."
-    closed = read(
-        o.LocalQueue,
-        {
-            "metadata": {"name": "research"},
-            "status": {
-                "conditions": [{"type": "Active", "status": "False", "message": "ClusterQueue is stopped"}]
-            },
-        },
-    )
-    answer = queued(local_queues={"research": closed})
-    assert answer.sentence == "Waits in queue research, which admits nothing: ClusterQueue is stopped."
+def test_a_job_without_a_workload_waits_for_kueue() -> None:
     assert queued().sentence == "Waits in queue research: Kueue has created no Workload for it in 5 min."
 
 
@@ -285,38 +272,14 @@ def quota(hard: Object, used: Object, **spec: Any) -> Any:
     return read(Quota, {"metadata": {"name": "gpus"}, "spec": spec, "status": {"hard": hard, "used": used}})
 
 
-def test_a_quota_with_too_little_left_is_found_by_arithmetic() -> None:
+def test_a_quota_with_enough_left_or_for_other_pods_is_not_the_cause() -> None:
     key = "requests.nvidia.com/gpu"
-    found = quota({key: "16", "limits.cpu": "1"}, {key: "12"})
-    answer = explained(instance(has_pod=False), quotas=(found,))
-    assert answer.sentence == (
-        "Waits for quota: master-0 needs 8 nvidia.com/gpu; quota gpus has 4 of 16 left."
-    )
-    no_pods = quota({"count/pods": "3"}, {"count/pods": "3"})
-    assert (
-        "needs 1 pod; quota gpus has 0 of 3 left"
-        in explained(instance(has_pod=False), quotas=(no_pods,)).sentence
-    )
     for others in (quota({key: "16"}, {key: "8"}), quota({key: "16"}, {key: "12"}, scopes=["BestEffort"])):
         assert "quota" not in explained(instance(has_pod=False), quotas=(others,)).sentence
 
 
-def test_a_limit_range_that_allows_no_such_pod_is_found_by_arithmetic() -> None:
-    limits = [{"type": "Container", "max": {"nvidia.com/gpu": "4"}, "min": {"nvidia.com/gpu": "1"}}]
-    found = read(o.LimitRange, {"metadata": {"name": "small"}, "spec": {"limits": limits}})
-    answer = explained(instance(has_pod=False), limit_ranges=(found,))
-    assert answer.sentence == (
-        "Its pods cannot be created: master-0 needs 8 nvidia.com/gpu; LimitRange small allows at "
-        "most 4 a container."
-    )
-
-
-def test_a_priority_class_or_an_account_that_is_missing_is_named() -> None:
-    no_pod = instance(has_pod=False)
-    assert explained(no_pod, priorities={"urgent": None}).sentence == (
-        "Its pods cannot be created: there is no PriorityClass urgent."
-    )
-    assert explained(no_pod, accounts={"trainer": None}).sentence == (
+def test_an_account_that_is_missing_is_named() -> None:
+    assert explained(instance(has_pod=False), accounts={"trainer": None}).sentence == (
         "Its pods cannot be created: there is no ServiceAccount trainer."
     )
 

@@ -111,12 +111,7 @@ def test_an_earlier_pull_error_explains_image_pull_back_off() -> None:
     assert "Waits for its image: lab/train:1 needs a login (worker-0 on a)." in texts(answer, "image")
 
 
-def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
-    broken = starting(
-        containerStatuses=[waiting("CreateContainerConfigError", 'configmap "settings" not found')]
-    )
-    answer = explained(on_node(), pods=[broken], nodes=[node("a")])
-    assert answer.sentence == "Waits for ConfigMap settings, which does not exist in default."
+def test_a_command_that_is_missing_is_named() -> None:
     no_command = starting(containerStatuses=[waiting("RunContainerError", 'exec: "trian": not found')])
     answer = explained(on_node(), pods=[no_command], nodes=[node("a")])
     assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
@@ -152,25 +147,12 @@ def test_a_failed_mount_is_reported_with_the_kubelet_message() -> None:
     )
 
 
-ENV, VOLUME = "CreateContainerConfigError", "FailedMount"
+VOLUME = "FailedMount"
 
 
 def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
     """The messages are a kubelet's."""
     cases: list[tuple[str, str, str, str]] = [
-        (ENV, 'secret "y" not found', "Secret y, which does not exist in default", "Create it, or"),
-        (
-            ENV,
-            "couldn't find key k in ConfigMap default/paths",
-            "key k of ConfigMap paths, which has no such key",
-            "Add the key to the ConfigMap, or name another.",
-        ),
-        (
-            ENV,
-            "couldn't find key k in Secret default/wandb",
-            "key k of Secret wandb, which has no such key",
-            "Add the key to the Secret, or name another.",
-        ),
         (VOLUME, 'secret "y" not found', "Secret y, which does not exist in default", "Create it, or"),
         (VOLUME, 'configmap "y" not found', "ConfigMap y, which does not exist in default", "Create it, or"),
         (
@@ -194,8 +176,7 @@ def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
     ]
     for reason, message, what, remedy in cases:
         reason, _, volume = reason.partition(" ")
-        is_env = reason == ENV
-        pod = starting(containerStatuses=[waiting(reason, message)]) if is_env else starting()
+        pod = starting()
         volumes = [
             Volume("c", config_map=ObjectVolumeSource("paths")),
             Volume("s", secret=ObjectVolumeSource(secret_name="wandb")),
@@ -204,7 +185,7 @@ def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
         said = f'MountVolume.SetUp failed for volume "{volume or "c"}" : {message}'
         late = "Unable to attach or mount volumes: unmounted volumes=[c], unattached volumes=[c]: timed out"
         events = [event("bert-worker-0", reason, text) for text in (said, late)]
-        answer = explained(on_node(), pods=[pod], nodes=[node("a")], events=() if is_env else tuple(events))
+        answer = explained(on_node(), pods=[pod], nodes=[node("a")], events=tuple(events))
         assert answer.sentence == f"Waits for {what}."
         assert remedy in " ".join(answer.help)
 

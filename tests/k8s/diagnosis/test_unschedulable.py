@@ -7,73 +7,22 @@ from typing import Any
 from k8s.diagnosis.answer import Answer
 from k8s.models.claim import Claim
 from k8s.reasons import objects as o
-from tests.support.evidence import ago, event, explained, held, instance, pod, read, spec_of, texts
+from tests.support.evidence import event, explained, held, instance, pod, read, spec_of, texts
 from tests.support.objects import node
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
 
 
-def claim(phase: str, storage_class: str = "", **meta: Any) -> Any:
-    obj = {
-        "metadata": {"name": "corpus", **meta},
-        "spec": {"storageClassName": storage_class, "volumeName": "pv-1"},
-        "status": {"phase": phase},
-    }
-    return read(Claim, obj)
-
-
-def storage(mode: str = "Immediate") -> Any:
-    return read(
-        o.StorageClass, {"metadata": {"name": "fast"}, "provisioner": "lab/disks", "volumeBindingMode": mode}
-    )
-
-
-def test_an_unusable_volume_claim_is_reported_before_node_problems() -> None:
-    cases: list[tuple[Any, dict[str, Any], str]] = [
-        (None, {}, "Waits for volume claim corpus, which does not exist in default."),
-        (
-            claim("Pending"),
-            {},
-            "Waits for volume claim corpus: no volume is bound to it, and it names no storage class.",
-        ),
-        (
-            claim("Pending", "fast"),
-            {"fast": None},
-            "Waits for volume claim corpus: there is no storage class fast.",
-        ),
-        (
-            claim("Pending", "fast"),
-            {"fast": storage()},
-            "Waits for volume claim corpus: no volume is bound to it (storage class fast, made "
-            "by lab/disks).",
-        ),
-        (claim("Lost"), {}, "Waits for volume claim corpus, whose volume pv-1 is lost."),
-        (
-            claim("Bound", deletionTimestamp=ago(5)),
-            {},
-            "Waits for volume claim corpus, which is being deleted.",
-        ),
-    ]
-    for found, classes, sentence in cases:
-        answer = explained(
-            instance(),
-            pods=[pod("master-0", MOUNTS)],
-            nodes=[node("a")],
-            rows=[held("a", 8)],
-            claims={"corpus": found},
-            storage_classes=classes,
-        )
-        assert answer.sentence == sentence
-
-
 def test_a_wait_for_first_consumer_claim_does_not_block_scheduling() -> None:
+    pending = {"spec": {"storageClassName": "fast"}, "status": {"phase": "Pending"}}
+    late = {"metadata": {"name": "fast"}, "volumeBindingMode": "WaitForFirstConsumer"}
     answer = explained(
         instance(),
         pods=[pod("master-0", MOUNTS)],
         nodes=[node("a")],
         rows=[held("a", 8, gpt=8)],
-        claims={"corpus": claim("Pending", "fast")},
-        storage_classes={"fast": storage("WaitForFirstConsumer")},
+        claims={"corpus": read(Claim, {"metadata": {"name": "corpus"}, **pending})},
+        storage_classes={"fast": read(o.StorageClass, late)},
     )
     assert answer.sentence == "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (8 in use)."
 

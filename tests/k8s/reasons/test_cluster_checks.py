@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim, PodToleration
+from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.kubeflow.train_job import TrainJob
@@ -95,10 +95,6 @@ def nodes(*changes: Mapping[str, Any]) -> Answer:
 
 
 NODES = "/api/v1/nodes"
-TAINTED: dict[str, Any] = {"spec": {"taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]}}
-GPU_TAINT: dict[str, Any] = {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}
-A100: dict[str, Any] = {"metadata": {"labels": {"gpu": "a100", "kubernetes.io/hostname": "n0"}}}
-CORDONED: dict[str, Any] = {"spec": {"unschedulable": True}}
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pytorchjobs.kubeflow.org"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -157,9 +153,6 @@ NONE_SERVED = Answer({**SERVED, "resources": []})
          "error kind: does not serve PyTorchJob kubeflow.org/v1, but kubeflow.org/v2; write apiVersion:"),
         ({"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})}, {},
          "error name: PyTorchJob bert already exists in default; choose another name"),
-        ({}, DATA, "error mounts: would wait for volume claim data, which does not exist in default"),
-        ({CLAIM: claim("Lost")}, DATA, "error mounts: volume claim data, whose volume is lost"),
-        ({CLAIM: claim("Pending")}, DATA, "warning mounts: no volume is bound to it, and it names"),
         ({CLAIM: claim("Bound", "ReadWriteOnce")}, {**DATA, "workers": 2},
          "warning mounts: unless all 2 pods fit on one node: volume claim data"),
         ({CLAIM: claim("Bound", "ReadWriteOncePod")}, {**DATA, "workers": 2},
@@ -181,22 +174,10 @@ NONE_SERVED = Answer({**SERVED, "resources": []})
         ({}, {"pull_secrets": ("reg",)}, "error pull_secrets: Secret reg, which does not exist in default"),
         ({}, {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
          "error git_secret: would wait for Secret git, which does not exist"),
-        ({}, {"env_from": (EnvSource(False, "paths"),)},
-         "error env_from: ConfigMap paths, which does not exist in default"),
         (WANDB, {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
          "error env_from: key key of Secret wandb, which has no such key; name one of its keys: token"),
         ({PRIORITIES: page([{"metadata": {"name": "low"}}])}, {"priority_class": "high"},
          "error priority_class: no PriorityClass high; choose one of low"),
-        ({}, {"queue": "team"}, "error queue: would wait in queue team: there is no such LocalQueue"),
-        (queue({"type": "Active", "status": "False", "message": "Stopped."}), {"queue": "team"},
-         "warning queue: would wait in queue team, which admits nothing: Stopped; choose another queue"),
-        (quota(gpus="16", used="8"), GPUS,
-         "warning gpus: quota: 3 pods together need 12 nvidia.com/gpu; quota gpus has 8 of 16 left; request"),
-        (quota(gpus="8"), GPUS,
-         "error gpus: would never start: 3 pods together need 12 nvidia.com/gpu; quota gpus allows 8"),
-        (quota(pods="2"), GPUS, "error workers: 3 pods together need 3 pods; quota gpus allows 2"),
-        ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"}), NODES: page([])}, {"cpu": "4"},
-         "error cpu: would never start: master-0 needs 4 cpu; LimitRange small allows at most 2 a container"),
     ],
 )  # fmt: skip
 async def test_a_problem_on_the_cluster_is_reported_at_its_field_with_a_remedy(
@@ -329,51 +310,6 @@ async def test_a_quota_counts_only_pods_that_run_at_once(indexed: bool, hard: st
             cluster.say(path, reply)
         found = await quota_findings(client, BATCH, JobSpec(name="sweep"), manifest)
     assert [each.text for each in found] == ([said] if said else [])
-
-
-@pytest.mark.parametrize(
-    ("change", "found", "field"),
-    [
-        ({"cpu": "64"}, "would never start: master-0 needs 64 cpu; the largest node has 2 (n0)", "cpu"),
-        ({"memory": "900Gi"}, "would never start: master-0 needs 900Gi memory; the largest", "memory"),
-        ({"gpus": 64}, "would never start: master-0 needs 64 nvidia.com/gpu; the largest node", "gpus"),
-        ({"node_selector": {"gpu": "h100"}}, "would never start: no node matches", "node_selector"),
-        ({"excluded_nodes": ("n0",)}, "would never start: no node matches", "excluded_nodes"),
-        ({"node_selector": {"gpu": "a100"}}, "", ""),
-        ({"workers": 5, "cpu": "1"}, "would never fit: 5 pods need 1 cpu each; the empty cluster", "cpu"),
-        ({"workers": 2, "cpu": "1"}, "", ""),
-    ],
-)
-async def test_capacity_is_checked_for_all_pods_at_once(
-    change: dict[str, Any], found: str, field: str
-) -> None:
-    cause = await capacity_cause([A100], **change)
-    assert (cause is None) == (not found)
-    if cause is not None:
-        assert cause.text.startswith(found) and cause.remedy
-        assert (cause.field, cause.severity) == (field, "error")
-
-
-@pytest.mark.parametrize(
-    ("node", "change", "found"),
-    [
-        (TAINTED, {}, "error tolerations: would never start: master-0 needs 1 pod; no node that is large"),
-        (TAINTED, {"tolerations": (PodToleration("dedicated", "a", "", "Equal"),)}, ""),
-        (GPU_TAINT, {"gpus": 1}, ""),
-        (CORDONED, {}, "warning node_selector: would wait for a node: master-0 needs 1 pod; no node that is"),
-    ],
-)
-async def test_nodes_that_accept_no_such_pod_are_counted(
-    node: dict[str, Any], change: dict[str, Any], found: str
-) -> None:
-    cause = await capacity_cause([node], **change)
-    assert (f"{cause.severity} {cause.field}: {cause.text}" if cause else "").startswith(found)
-    assert await capacity_cause([node, {}], **change) is None
-
-
-async def capacity_cause(changes: list[dict[str, Any]], **change: Any) -> Cause | None:
-    manifest = KIND.manifest(JobSpec(**{"name": "bert", "image": "a", "command": ("true",), **change}))
-    return check_capacity(KIND, manifest, await capacity_of(nodes(*changes)))
 
 
 async def capacity_of(answer: Answer) -> ClusterCapacity:
