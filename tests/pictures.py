@@ -109,7 +109,7 @@ async def visit(options: ConsoleOptions) -> None:
         await show("home")
         await show("node_jobs", "1", "l")
         await show("jobs", "escape", "z")
-        await pilot.press("z", "z", "z")
+        await pilot.press("z")
         await show("nodes", "tab")
         await show("node_gpus", "enter")
         await show("topology", "escape", "T")

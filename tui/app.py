@@ -82,10 +82,7 @@ class Console(PacedApp[int]):
     CSS_PATH = [  # noqa: RUF012
         themes.STYLESHEET,
         # Home's own too: what a view brings later makes everything be read anew.
-        *(
-            Path(__file__).parent / "screens" / name
-            for name in ("base/view.tcss", "base/list_view.tcss", "lists/jobs.tcss")
-        ),
+        *(Path(__file__).parent / "screens" / name for name in ("base/view.tcss", "lists/jobs.tcss")),
     ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(
         key for key in ACTIONS.keys(EVERYWHERE) if key.id == INTERRUPT
@@ -356,7 +353,8 @@ class Console(PacedApp[int]):
 
     def on_key(self, event: events.Key) -> None:
         """Name the replacement of a removed key, also over a form."""
-        if words := REMOVED.get(event.key):
+        view = self.screen.VIEW.name if isinstance(self.screen, View) else ""
+        if words := REMOVED.get(event.key) or REMOVED.get(f"{view}.{event.key}"):
             super().notify(words, severity="warning", markup=False)
 
     def on_action_request(self, request: ActionRequest) -> None:

@@ -75,12 +75,6 @@ EVERYWHERE_ACTIONS = (
     ),
     Action("copy", "Copy the name of the row, or of all marked rows", "export", on=_everywhere("c")),
     Action("save", "Save the table as CSV", "export", on=_everywhere("ctrl+s")),
-    Action(
-        "preview",
-        "Next layout of home; in the list of nodes: preview (toggle)",
-        method="preview",
-        on=_everywhere("z"),
-    ),
     Action("refresh", "Refresh now", "context", on=_everywhere("ctrl+r")),
     Action("quit_or_back", "Back; from the jobs list, ask and quit", "window", on=_everywhere("q")),
     Action(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 REMOVED: Mapping[str, str] = {
     "ctrl+g": "ctrl+g is gone: tab and shift+tab move the focus.",
     "f2": "f2 is gone: a template is a YAML file with fields of the form, see :help jobs.",
+    "nodes.z": "The list of nodes has no preview any more: enter shows the node and who holds its GPUs.",
     ":bundle": "Use gpuconsole info --json, and W, T and l on the job.",
 }
-"""By the key in Textual's name, or the `:` command."""
+"""By the key in Textual's name, with its view if others use it, or the `:` command."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.feeds.preview_text import status_text
 from tui.jobs.filters import is_loud, silent_ranks
 from tui.runs.record import RunRecord
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
@@ -26,6 +25,7 @@ from tui.text.format import (
     number,
     reason_text,
     seconds_since,
+    status_run,
     timestamp,
 )
 from tui.text.sparkline import BROKEN, trend
@@ -47,6 +47,18 @@ class JobsNow:
     """Loss history by job uid."""
     run: Callable[[str], RunRecord | None] = lambda _uid: None
     """Returns the record of an ended job by its uid."""
+
+
+def status_text(job: Job, clock: Clock) -> Run:
+    """Return a job's status with its duration, and the style."""
+    words, look = status_run(
+        job.status, job.reason, max([job.restarts, *(each.restarts for each in job.instances)])
+    )
+    if job.is_troubled and look in ("running", "done"):
+        words, look = f"! {words}", "pending"
+    if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
+        return words, look
+    return f"{words} {clock.age(job.started, job.finished)}", look
 
 
 def duration_s(job: Job, now: datetime) -> int | None:

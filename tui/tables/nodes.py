@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from k8s.snapshot import Holder, NodeRow, SharedGpuMemory
 from k8s.telemetry.readings import GpuReading, NodeReadings
-from tui.feeds.preview_text import format_taints, node_status, node_style, significant_taints
+from k8s.text.sanitize import sanitize
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
-from tui.text.format import NOTHING, Clock, memory
+from tui.text.format import NOTHING, CellStyle, Clock, memory
 from tui.text.gpu_bar import format_holder, node_cells
 from tui.text.gpu_words import gpu_memory, percent, power, temperature
+
+if TYPE_CHECKING:
+    from k8s.models import Taint
 
 Number = TypeVar("Number", int, float)
 
@@ -25,6 +28,50 @@ class NodesNow:
     is_listed: bool = True
     """False if nodes may not be listed: then only those of visible pods are known, by name."""
     readings: Mapping[str, NodeReadings] = field(default_factory=dict)
+
+
+def node_status(node: NodeRow, clock: Clock) -> str:
+    """Return a node's status in one word, with details that matter."""
+    base, *closed = node.status.split(", ")
+    words = [base]
+    if base == "NotReady":
+        ready = next((each for each in node.conditions if each.type == "Ready"), None)
+        if ready is not None and ready.since is not None:
+            words = [f"{base} {clock.age(ready.since)}"]
+    if closed:
+        words = [closed[0].capitalize(), *closed[1:]] if base == "Ready" else [*words, *closed]
+    words += [each.type for each in node.faults]
+    if node.gpus_unhealthy:
+        words.append(f"{node.gpus_unhealthy} unhealthy")
+    words += [node.cordon] if node.cordon else []
+    return sanitize(" · ".join(words)) + (" · simulated" if node.is_simulated else "")
+
+
+def node_style(node: NodeRow) -> CellStyle:
+    """Return the style of a node's status; a healthy node is quiet."""
+    if "NotReady" in node.status:
+        return "failed"
+    if not node.is_open or node.faults:
+        return "pending"
+    return "gpu-bad" if node.gpus_unhealthy else "quiet"
+
+
+def model_text(node: NodeRow) -> str:
+    """Return a node's GPU model without the vendor, with the memory size if the model lacks it."""
+    model = node.gpu_model.removeprefix("NVIDIA-")
+    size = f"{memory(node.gpu_memory)}" if node.gpu_memory and "GB" not in model else ""
+    return " ".join(filter(None, (model, size)))
+
+
+def format_taints(taint: Taint, *, is_short: bool = False) -> str:
+    """Format a taint as `NoSchedule gpu=only`; `is_short` omits the domain of the key."""
+    key = taint.key.rpartition("/")[2] if is_short else taint.key
+    return f"{taint.effect} {key}" + (f"={taint.value}" if taint.value else "")
+
+
+def significant_taints(node: NodeRow) -> tuple[Taint, ...]:
+    """Return the taints that the node's status does not imply."""
+    return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
 
 
 def _gpus(node: NodeRow) -> tuple[int, int, int, str]:

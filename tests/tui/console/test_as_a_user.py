@@ -16,7 +16,7 @@ from tui.screens import ACTIONS
 from tui.text.empty_states import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.rglob("*.tcss"))
-SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}
+SHARED = {"view.tcss", "text.tcss"}
 """Sheets of base classes, whose rules apply to every view that has the part."""
 
 

@@ -26,10 +26,10 @@ from tests.support.sample_cluster import ago
 from tests.tui.keys.world import at, seen, titled, typed, world
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
-from tui.files.stored_choices import LAYOUTS_FILE
+from tui.files.stored_choices import LAYOUTS_FILE, StoredLayouts
 from tui.screens import ACTIONS
 from tui.screens.base.view import View
-from tui.screens.lists.home_panes import HomeLayout, HomePanes, layout_for
+from tui.screens.lists.home_panes import HomeLayout, HomePanes
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
@@ -39,22 +39,16 @@ from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.table.table import Table
 
 
-@pytest.mark.parametrize(
-    ("size", "layout"),
-    [
-        ((60, 15), HomeLayout.LIST),
-        ((79, 40), HomeLayout.LIST),
-        ((80, 19), HomeLayout.LIST),
-        ((80, 24), HomeLayout.LIST_NODES),
-        ((120, 31), HomeLayout.LIST_NODES),
-        ((120, 40), HomeLayout.ALL),
-        ((160, 24), HomeLayout.ALL),
-        ((200, 60), HomeLayout.ALL),
-    ],
-)
-def test_the_home_layout_depends_on_the_terminal_size(size: tuple[int, int], layout: HomeLayout) -> None:
-    assert layout_for(*size, "") is layout
-    assert layout_for(*size, "no layout of ours") is layout
+async def test_the_panes_of_home_depend_on_the_terminal_size() -> None:
+    async with hosted(JobsView(), picture(), (60, 15)) as (app, pilot):
+        panes = [app.screen.query_one(NodeBar), app.screen.query_one(JobPane)]
+        for size, displayed in (
+            *(((60, 15), [False, False]), ((80, 24), [True, False]), ((79, 40), [False, False])),
+            *(((120, 31), [True, False]), ((80, 19), [False, False]), ((120, 32), [True, True])),
+            *(((120, 31), [True, False]), ((160, 24), [True, True])),
+        ):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda want=displayed: [each.display for each in panes] == want)  # type: ignore[misc]
 
 
 async def test_the_job_pane_is_below_or_beside_the_list_and_the_node_bar_above() -> None:
@@ -89,28 +83,36 @@ async def test_a_deferred_job_pane_update_is_dropped_while_the_view_closes() -> 
         app.exit()
 
 
-async def test_z_cycles_through_the_layouts_and_the_choice_is_saved_per_context(tmp_path: Path) -> None:
+async def test_z_toggles_the_layout_and_the_choice_is_saved_per_context(tmp_path: Path) -> None:
     objects, _, _ = lab_of(2)
     kept = tmp_path / "state" / LAYOUTS_FILE
     async with console_on(tmp_path, **objects) as play:
         screen = play.console.screen
         assert isinstance(screen, JobsView)
-        for layout in (HomeLayout.LIST, HomeLayout.LIST_NODES, HomeLayout.LIST_JOB, HomeLayout.ALL):
+        for layout in (HomeLayout.LIST, HomeLayout.FULL, HomeLayout.LIST):
             await play.press("z")
             assert screen.panes.layout is layout
-            assert screen.query_one(NodeBar).display is layout.has_nodes
-            assert screen.query_one(JobPane).display is layout.has_job
+            for pane_type in (NodeBar, JobPane):
+                assert screen.query_one(pane_type).display is (layout is HomeLayout.FULL)
             assert f"Layout: {layout}." in play.text
             assert json.loads(kept.read_text()) == {"lab": layout.value}
-        await play.press("z", "z")
     async with console_on(tmp_path, **objects) as play:
         screen = play.console.screen
         assert isinstance(screen, JobsView)
-        await play.until(lambda: screen.panes.layout is HomeLayout.LIST_NODES)
+        await play.until(lambda: not screen.query_one(NodeBar).display)
         kept.write_text("{")
         await play.pilot.resize_terminal(60, 15)
         await play.press("z", "1", shows="More panes need 80x20; this terminal has 60x15")
         assert screen.panes.layout is HomeLayout.LIST
+
+
+async def test_a_stored_layout_that_is_gone_becomes_full_with_a_notice_once(tmp_path: Path) -> None:
+    objects, _, _ = lab_of(2)
+    StoredLayouts(tmp_path / "state").store("lab", "list and job")
+    for is_noticed in (True, False):
+        async with console_on(tmp_path, **objects) as play:
+            await play.until(lambda: pane(play).display)
+            assert ("The layout 'list and job' is gone" in play.text) is is_noticed
 
 
 async def test_home_restores_its_cursor_and_focused_pane_after_another_view(tmp_path: Path) -> None:
@@ -321,7 +323,7 @@ async def test_home_gives_the_reason_of_a_waiting_job_once_and_in_full() -> None
 
         await until(pilot, lambda: "no room for llm-70b-eval" in app.text)
         assert reason in told() and told().count("Waits for quota") == 1
-        await pilot.press("z", "z")  # now with the pane of the job, too
+        await pilot.press("3")  # now with the pane of the job, too
         await until(pilot, lambda: "Pending  0/32 GPUs" in app.text)
         assert reason in told() and told().count("Waits for quota") == 1
 

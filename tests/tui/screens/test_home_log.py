@@ -21,8 +21,8 @@ from tests.support.sample_cluster import ago
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
 from tui.screens.lists.jobs import JobsView
+from tui.widgets.home.preview import Preview
 from tui.widgets.log.view import LogView
-from tui.widgets.preview import Preview
 
 
 async def test_only_the_log_of_the_selected_job_is_streamed(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ async def test_a_hidden_log_pane_stops_reading_and_resumes_without_repeated_line
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g")
         await play.until(lambda: "step 99/99" in says(play) and len(logs.open) == 1)
-        for key, *back in (("ctrl+d", "escape"), ("tab", "minus"), ("z", "z", "z", "z")):
+        for key, *back in (("ctrl+d", "escape"), ("tab", "minus"), ("z", "z")):
             await play.press(key)
             await play.until(lambda: logs.open == [])
             await play.press(*back)

@@ -19,9 +19,9 @@ from tests.support.objects import GPU, joined, node, pod_of, pytorch_job
 from tests.support.playground import console_on
 from tests.support.sample_cluster import lab
 from tests.tui.screens.test_jobs import line_of, picture
-from tui.feeds.preview_text import format_taints, node_status
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView, totals
+from tui.tables.nodes import format_taints, node_status
 from tui.text.format import Clock
 from tui.text.gpu_bar import (
     BAD,
@@ -192,7 +192,6 @@ async def test_the_node_list_shows_gpu_holders_and_status_of_each_node() -> None
             assert "Cordoned" in line_of(app, "a100-9")
             assert "NotReady 12m" in line_of(app, "h100-1")
             assert "Σ 11 nodes · 63 of 79 GPUs held · free in blocks of 5·3" in app.text
-        await pilot.press("z")
         line = line_of(app, "a100-1")
         words = ["A100-SXM4-80GB", "NoSchedule gpu=only", "10.0.4.1", "exclusive", "80G"]
         assert [word for word in words if word not in line] == [], line

@@ -121,6 +121,7 @@ async def test_a_removed_key_or_command_names_its_replacement(tmp_path: Path) ->
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("ctrl+g", shows="ctrl+g is gone: tab and shift+tab")
         await play.press("colon", *"bundle", "enter", shows="Use gpuconsole info --json, and W, T and l")
+        await play.press("tab", "z", shows="The list of nodes has no preview any more")
         pressed = {name for _, keys in key_table().sections for key in keys for name in key.keys.split(",")}
         assert not pressed & REMOVED.keys()
 

@@ -1,4 +1,4 @@
-"""The pane beside a list: when it is there, what it tells, and how little it asks of the cluster."""
+"""Details of a job in home: their text, and how little they request from the cluster."""
 
 from __future__ import annotations
 
@@ -12,25 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.client.auth.kubeconfig import Kubeconfig
 from k8s.jobs.permissions import Permissions
 from k8s.models import Event, convert
-from k8s.snapshot import NodeRow
 from k8s.text.sanitize import UNSAFE, sanitize
 from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
-from tests.support.hosted_view import hosted
-from tests.support.idle import until
-from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.objects import joined, pod_of
 from tests.support.playground import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.keys.world import REVIEWS
-from tests.tui.screens.test_jobs import job, picture
+from tests.tui.screens.test_jobs import job
 from tui.feeds.preview_data import MAX_EVENTS, PreviewData, fetch_preview
-from tui.feeds.preview_text import Lines, job_preview, node_preview
-from tui.screens.lists.contexts import ContextsView
-from tui.screens.lists.nodes import NodesView
 from tui.text.cells import cell_len, wrapped
 from tui.text.format import Clock
-from tui.widgets.preview import Preview
+from tui.widgets.home.preview import Lines, Preview, job_preview
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WIDE = (160, 40)
@@ -106,30 +99,6 @@ def test_the_job_preview_reports_forbidden_and_missing_events() -> None:
     assert "None; a cluster forgets them after an hour." in silent
 
 
-def test_the_node_preview_shows_holders_taints_and_failing_conditions() -> None:
-    obj = node("a", taints=[{"key": "nvidia.com/gpu", "value": "only", "effect": "NoSchedule"}])
-    since = (NOW - timedelta(minutes=12)).isoformat()
-    lost = {
-        "type": "Ready",
-        "status": "Unknown",
-        "message": "Kubelet is silent.",
-        "lastTransitionTime": since,
-    }
-    obj["status"]["conditions"] = [lost]
-    held = pytorch_job("bert", gpus=4)
-    pod = pod_of(held, "master-0", on="a", gpus=4, startTime=(NOW - timedelta(hours=2)).isoformat())
-    row: NodeRow = joined([obj], [pod], [held])[0]["a"]
-    told = text_of(node_preview(row, {("default", "bert"): "li"}, Clock(NOW), 60))
-    for words in (
-        "NotReady 12m",
-        "▮▮▮▮▯▯▯▯  4 of 8 held",
-        "4  li  2h00m",
-        "NoSchedule nvidia.com/gpu=only",
-        "Ready Unknown 12m: Kubelet is silent.",
-    ):
-        assert words in told, told
-
-
 @settings(max_examples=60)
 @given(st.text(max_size=80), st.integers(4, 70), st.integers(1, 40))
 def test_the_job_preview_is_sanitized_and_fits_for_any_text(words: str, width: int, height: int) -> None:
@@ -159,29 +128,6 @@ async def test_a_wide_terminal_previews_the_selected_row_and_requests_its_events
         await play.press("j")
         await play.until(lambda: "Pending  0/16 GPUs" in pane(play))
         assert "Running" not in pane(play)
-
-        await play.press("tab", shows=NodesView)
-        for is_shown in (True, False, True):
-            assert play.console.screen.query_one(Preview).display is is_shown
-            await play.press("z")
-        await play.press("z")
-        await play.until(lambda: "held by" in pane(play))
-
-
-async def test_a_narrow_terminal_has_no_preview_and_z_reports_the_required_width() -> None:
-    async with hosted(NodesView(), picture(), (139, 40)) as (app, pilot):
-        assert not app.screen.query_one(Preview).display
-        await pilot.press("z")
-        await until(pilot, lambda: "The preview needs 140 columns; this terminal has 139." in app.text)
-        await pilot.resize_terminal(140, 40)
-        await pilot.pause()
-        assert app.screen.query_one(Preview).display
-
-
-async def test_z_in_a_list_without_preview_names_the_lists_that_have_one() -> None:
-    async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
-        await pilot.press("z")
-        await until(pilot, lambda: "Only the lists of jobs and nodes have a preview." in app.text)
 
 
 async def test_a_row_that_changes_during_its_preview_request_is_requested_again(tmp_path: Path) -> None:

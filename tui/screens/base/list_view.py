@@ -1,25 +1,19 @@
-"""A view that is one table, with a filter, totals, and an optional preview."""
+"""A view that is one table, with a filter and totals."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.widgets import Label
 
-from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from k8s.snapshot import ClusterSnapshot
 from tui.screens.base.view import View
 from tui.tables.column import Cell, Column, configured_columns
 from tui.text.format import NOTHING, Clock
-from tui.widgets.preview import Preview
 from tui.widgets.table.row_set import LabelsOf
 from tui.widgets.table.table import Table
-
-# Terminal width from which there is room for a preview.
-PREVIEW_COLUMNS = 140
 
 
 def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
@@ -31,8 +25,6 @@ def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
 class ListView(View):
     """One table, redrawn on every new snapshot, order and filter; subclasses implement `render_rows`."""
 
-    # Absolute, because Textual looks for a bare name beside the subclass.
-    CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("list_view.tcss")]
     AUTO_FOCUS: ClassVar[str] = "Table"
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
@@ -41,9 +33,6 @@ class ListView(View):
     """Name of the action that enter requests."""
     NO_JOB: ClassVar[str] = ""
     """Message if a key needs a job and the row under the cursor has none."""
-    # Show a preview of `subject` beside the table where the terminal is wide.
-    PREVIEWS: ClassVar[bool] = False
-
     # Restore the cursor's row when the list is opened again.
     KEEPS_ROW: ClassVar[bool] = False
 
@@ -58,13 +47,7 @@ class ListView(View):
     def compose_body(self) -> ComposeResult:
         """Lay out the notice and the table."""
         yield Label("", id="notice", markup=False)
-        table = Table(self.COLUMNS)
-        if not self.PREVIEWS:
-            yield table
-            return
-        with Horizontal(id="list"):
-            yield table
-            yield Preview(self.context.client)
+        yield Table(self.COLUMNS)
 
     @property
     def is_drawable(self) -> bool:
@@ -77,37 +60,6 @@ class ListView(View):
             table.order = self.ORDER
         if self.filter_text:  # set before there were rows to filter
             self.filter_tables(self.filter_text, self.labels_of)
-
-    def on_resize(self) -> None:
-        """Show or hide the preview."""
-        is_wanted = self.PREVIEWS and self.context.switches.get("preview", True)
-        self.set_class(is_wanted and self.app.size.width >= PREVIEW_COLUMNS, "-preview")
-        self.show_preview()
-
-    def on_screen_resume(self) -> None:
-        """Refresh the preview."""
-        self.on_resize()
-
-    def show_preview(self) -> None:
-        """Preview the row under the cursor, if the preview is visible."""
-        if self.has_class("-preview") and self.is_drawable:
-            self.query_one(Preview).show(self.subject(self.query_one(Table).cursor_key), self.snapshot)
-
-    def subject(self, key: str | None) -> Job | NodeRow | None:
-        """Return the object of a row to preview."""
-        return None
-
-    def action_preview(self) -> None:
-        """Toggle the preview until the console ends."""
-        if not self.PREVIEWS:
-            super().action_preview()
-        elif self.app.size.width < PREVIEW_COLUMNS:
-            self.flash(
-                f"The preview needs {PREVIEW_COLUMNS} columns; this terminal has {self.app.size.width}."
-            )
-        else:
-            self.context.switches["preview"] = not self.context.switches.get("preview", True)
-            self.on_resize()
 
     def columns_of(self, columns: tuple[Any, ...], hidden: Collection[str] = ()) -> tuple[Any, ...]:
         """Return the columns that config.yaml chooses, or else those of the console without the hidden."""
@@ -136,13 +88,12 @@ class ListView(View):
         return self.snapshot.is_synced
 
     def render_view(self) -> None:
-        """Draw the table and the preview."""
+        """Draw the table."""
         table = self.query_one(Table)
         table.flashes = self._was_synced
         self.render_rows(table)
         self._was_synced = self.is_synced
         self._begin_at_the_top(table)
-        self.show_preview()
 
     def _begin_at_the_top(self, table: Table) -> None:
         if self._first_row is None:
@@ -173,11 +124,10 @@ class ListView(View):
             self.refresh_view()
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
-        """Preview the row and check its permissions."""
+        """Check the permissions for the row."""
         event.stop()
         if self.KEEPS_ROW and event.table.cursor_key is not None:
             self.context.rows[self.VIEW.name] = event.table.cursor_key
-        self.show_preview()
         self.check_permissions()
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:

@@ -259,10 +259,6 @@ class View(Screen[None]):
         """Return titles and rows to save as CSV; None without a table."""
         return None
 
-    def action_preview(self) -> None:
-        """Explain that this view has no preview."""
-        self.flash("Only the lists of jobs and nodes have a preview.")
-
     def action_filter(self) -> None:
         """Open the prompt for a filter."""
         self.add_class("-typing")

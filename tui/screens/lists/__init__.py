@@ -19,6 +19,7 @@ JOBS = ViewDeclaration(
         Key("jobs.nodes_pane", "1", "focus_pane('nodes')", "Go to the node bar"),
         Key("jobs.list_pane", "2", "focus_pane('list')", "Go to the list"),
         Key("jobs.job_pane", "3", "focus_pane('job')", "Go to the job pane"),
+        Key("jobs.layout", "z", "layout", "Layout: full, or the list alone"),
         sorting_key("jobs", "N", "name", "name"),
         sorting_key("jobs", "A", "age", "age"),
         sorting_key("jobs", "S", "status", "status"),

@@ -22,7 +22,7 @@ from tui.text.natural_order import natural_key
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.home.node_bar_layout import NodeBarHighlight, describe_position
-from tui.widgets.preview import DRAW_S
+from tui.widgets.home.preview import DRAW_S
 from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
@@ -44,45 +44,14 @@ SHORT_NODE_BAR_LINES = 2
 
 
 class HomeLayout(StrEnum):
-    """Visible panes; the list is always one of them. `z` cycles in this order."""
+    """Panes around the list; in a small terminal, `FULL` omits the job pane until it is focused."""
 
-    ALL = "all panes"
+    FULL = "full"
     LIST = "list"
-    LIST_NODES = "list and nodes"
-    LIST_JOB = "list and job"
-
-    @property
-    def panes(self) -> frozenset[PaneName]:
-        """Return the visible panes."""
-        return _PANES[self]
-
-    def with_pane(self, name: PaneName) -> HomeLayout:
-        """Return the layout with one more pane."""
-        return next(layout for layout in HomeLayout if layout.panes == self.panes | {name})
-
-    @property
-    def has_nodes(self) -> bool:
-        """True if the node bar is visible."""
-        return "nodes" in self.panes
-
-    @property
-    def has_job(self) -> bool:
-        """True if the job pane is visible."""
-        return "job" in self.panes
-
-    @property
-    def following(self) -> HomeLayout:
-        """Return the next layout for `z`."""
-        layouts = list(HomeLayout)
-        return layouts[(layouts.index(self) + 1) % len(layouts)]
 
 
-_PANES: dict[HomeLayout, frozenset[PaneName]] = {
-    HomeLayout.ALL: frozenset({"nodes", "list", "job"}),
-    HomeLayout.LIST: frozenset({"list"}),
-    HomeLayout.LIST_NODES: frozenset({"nodes", "list"}),
-    HomeLayout.LIST_JOB: frozenset({"list", "job"}),
-}
+# Stored by earlier releases.
+REMOVED_LAYOUTS = ("list and nodes", "list and job")
 
 
 def has_room(columns: int, lines: int) -> bool:
@@ -92,11 +61,8 @@ def has_room(columns: int, lines: int) -> bool:
 
 def layout_for(columns: int, lines: int, chosen: str) -> HomeLayout:
     """Return the layout for a terminal size; `chosen` is the stored layout name, or anything else."""
-    if not has_room(columns, lines):
-        return HomeLayout.LIST
-    if chosen in set(HomeLayout):
-        return HomeLayout(chosen)
-    return HomeLayout.ALL if lines >= TALL_LINES or columns >= SIDE_COLUMNS else HomeLayout.LIST_NODES
+    is_list = chosen == HomeLayout.LIST or not has_room(columns, lines)
+    return HomeLayout.LIST if is_list else HomeLayout.FULL
 
 
 def node_bar_lines(lines: int) -> int:
@@ -162,7 +128,7 @@ def jobs_on(nodes: Collection[str], snapshot: ClusterSnapshot) -> list[Job]:
     ]
 
 
-_BACK, _LAYOUT = f"{EVERYWHERE}.back", f"{EVERYWHERE}.preview"
+_BACK, _LAYOUT = f"{EVERYWHERE}.back", "jobs.layout"
 # The layout key comes before these, so that it is visible even without the job pane.
 _LAYOUT_BEFORE = ("jobs.clone", "jobs.next_view")
 
@@ -297,20 +263,31 @@ class HomePanes:
         width, height = self._size
         return f"More panes need {MIN_COLUMNS}x{MIN_LINES}; this terminal has {width}x{height}."
 
-    def arrange(self, size: Size, context_name: str) -> None:
-        """Lay out the panes for a terminal size and the layout stored for a context."""
+    def arrange(self, size: Size, context_name: str) -> str:
+        """Lay out the panes for a terminal size and the layout stored for a context.
+
+        Returns:
+            A notice, once, if that layout no longer exists; empty otherwise.
+        """
         if (size, context_name) == self._arranged_for:
-            return
+            return ""
         self._arranged_for = size, context_name
         self._size = size
-        chosen = self._context().layouts.find(context_name)
+        layouts = self._context().layouts
+        chosen = layouts.find(context_name)
         self._show_layout(layout_for(size.width, size.height, chosen))
+        if chosen not in REMOVED_LAYOUTS:
+            return ""
+        layouts.store(context_name, HomeLayout.FULL.value)
+        return f"The layout '{chosen}' is gone: home is full, or the list alone (z)."
 
-    def _show_layout(self, layout: HomeLayout) -> None:
+    def _show_layout(self, layout: HomeLayout, *, with_job: bool = False) -> None:
         self._layout, size = layout, self._size
-        self.node_bar.display = self._layout.has_nodes
-        self.job_pane.display = self._layout.has_job
-        is_side = self._layout.has_job and size.width >= SIDE_COLUMNS
+        has_job_room = size.height >= TALL_LINES or size.width >= SIDE_COLUMNS
+        is_full = layout is HomeLayout.FULL
+        self.node_bar.display = is_full
+        self.job_pane.display = is_full and (with_job or has_job_room)
+        is_side = is_full and size.width >= SIDE_COLUMNS
         self.job_pane.set_side(is_side)
         if isinstance(self.job_pane.parent, Widget):
             self.job_pane.parent.set_class(is_side, "-side")
@@ -328,7 +305,7 @@ class HomePanes:
         """Switch to the next layout, store it for the context, and return the notice."""
         if not has_room(*self._size):
             return self._format_free_space
-        following = self._layout.following
+        following = HomeLayout.LIST if self._layout is HomeLayout.FULL else HomeLayout.FULL
         is_kept = self._context().layouts.store(context_name, following.value)
         self._show_layout(following)
         return f"Layout: {following}." + ("" if is_kept else " It could not be saved.")
@@ -342,8 +319,8 @@ class HomePanes:
         }
         if not has_room(*self._size):
             return "" if name == "list" else self._format_free_space
-        if name not in self._layout.panes:
-            self._show_layout(self._layout.with_pane(name))
+        if (name == "nodes" and not self.node_bar.display) or (name == "job" and not self.job_pane.display):
+            self._show_layout(HomeLayout.FULL, with_job=name == "job")
         widgets[name].focus()
         return ""
 
@@ -384,7 +361,7 @@ class HomePanes:
         is_on_nodes = self.node_bar.has_focus
         under = jobs_on(self.node_bar.nodes_under_cursor, snapshot) if is_on_nodes else []
         highlight = highlight_of_jobs(under) if is_on_nodes else self._highlight.of(job, snapshot)
-        if self._layout.has_nodes:
+        if self.node_bar.display:
             self.node_bar.show(snapshot, highlight, node_bar_lines(self._size.height))
         self._table().point_at(frozenset(each.uid for each in under))
         if self.job_pane.is_mounted:

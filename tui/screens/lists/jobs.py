@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -61,7 +60,7 @@ class JobsView(ListView):
     ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
     ON_ENTER: ClassVar[str] = "open_job"
     KEEPS_ROW: ClassVar[bool] = True
-    CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("jobs.tcss")]
+    CSS_PATH: ClassVar = "jobs.tcss"
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,9 +139,11 @@ class JobsView(ListView):
     def on_resize(self) -> None:
         """Lay out the panes."""
         if self.is_drawable:
-            self.panes.arrange(self.app.size, self.snapshot.context)
+            notice = self.panes.arrange(self.app.size, self.snapshot.context)
             self._show_keys()
             self.refresh_view()
+            if notice:
+                self.flash(notice, "warning")
 
     def on_screen_resume(self) -> None:
         """Resume the job pane and the losses."""
@@ -159,10 +160,14 @@ class JobsView(ListView):
         if (life := self.context.life()) is not None:
             life.leave(self)
 
-    def show_preview(self) -> None:
-        """Show the job under the cursor in the panes."""
+    def render_view(self) -> None:
+        """Draw the table and the panes."""
+        super().render_view()
+        self._show_panes()
+
+    def _show_panes(self) -> None:
         if self.is_drawable:
-            self.panes.show_soon(self.subject(self.query_one(Table).cursor_key), self.snapshot)
+            self.panes.show_soon(self._job_of(self.query_one(Table).cursor_key), self.snapshot)
 
     def watch_snapshot(self) -> None:
         """Redraw; after a context switch, with the layout stored for it."""
@@ -171,7 +176,7 @@ class JobsView(ListView):
             self.on_resize()
         self.refresh_view()
 
-    def action_preview(self) -> None:
+    def action_layout(self) -> None:
         """Switch to the next layout."""
         self.flash(self.panes.cycle(self.snapshot.context))
         self.refresh_view()
@@ -185,7 +190,7 @@ class JobsView(ListView):
     def on_node_bar_node_highlighted(self, event: NodeBar.NodeHighlighted) -> None:
         """Highlight the jobs of the node."""
         event.stop()
-        self.show_preview()
+        self._show_panes()
 
     def on_node_bar_node_selected(self, event: NodeBar.NodeSelected) -> None:
         """List only the node's jobs; if they already are, open the list of nodes."""
@@ -342,6 +347,7 @@ class JobsView(ListView):
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Read the losses of rows that became visible; select no created job any more."""
         self._created = None
+        self._show_panes()
         self._follow_visible(event.table)
 
     def labels_of(self, key: str) -> Mapping[str, str]:
@@ -359,13 +365,12 @@ class JobsView(ListView):
             row[place : place + 1] = [str(job.status), queued_s(job, now), duration_s(job, now)]
         return [*titles[: place + 1], "QUEUED", "DURATION", *titles[place + 1 :]], rows
 
-    def subject(self, key: str | None) -> Job | None:
-        """Return the job of a row."""
+    def _job_of(self, key: str | None) -> Job | None:
         return self._by_uid.get(key or "")
 
     def current_job(self) -> JobRef | None:
         """Return the job under the cursor; None while the node bar is focused."""
-        job = self.subject(self.selected_row()) if self.panes.focused != "nodes" else None
+        job = self._job_of(self.selected_row()) if self.panes.focused != "nodes" else None
         return job.ref if job is not None else None
 
     def selected_object(self) -> str:

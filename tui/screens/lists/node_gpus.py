@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path, PurePath
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,13 +12,13 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow, device_sums, format_sums
 from k8s.telemetry.readings import GpuReading, NodeReadings, holders_of
 from k8s.text.sanitize import sanitize
-from tui.feeds.preview_text import model_text, node_status
 from tui.keys import ViewDeclaration
 from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.lists import NODE_GPUS
 from tui.tables.column import Cell, Column, Row
+from tui.tables.nodes import model_text, node_status
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, CellStyle, Clock, plural, status_run
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
@@ -51,10 +50,7 @@ _STYLES: tuple[tuple[str, str, str, CellStyle], ...] = (
 class NodeGpusView(TelemetryList):
     """Pods that hold GPUs of one node, and its free GPUs."""
 
-    CSS_PATH: ClassVar[list[str | PurePath]] = [
-        *TelemetryList.CSS_PATH,
-        Path(__file__).with_name("node_gpus.tcss"),
-    ]
+    CSS_PATH: ClassVar = "node_gpus.tcss"
     VIEW: ClassVar[ViewDeclaration] = NODE_GPUS
     ON_ENTER: ClassVar[str] = "open_job"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS

@@ -35,7 +35,6 @@ class NodesView(TelemetryList):
     ON_ENTER: ClassVar[str] = "node_gpus"
     KEEPS_ROW: ClassVar[bool] = True
     COLUMNS: ClassVar[tuple[ListColumn[NodeRow, NodesNow], ...]] = COLUMNS_WITHOUT_READINGS
-    PREVIEWS: ClassVar[bool] = True
 
     def __init__(self, begin_with: str = "") -> None:
         """Create the view.
@@ -57,7 +56,7 @@ class NodesView(TelemetryList):
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return a node's labels."""
-        node = self.subject(key)
+        node = self._node_of(key)
         return node.labels if node is not None else {}
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
@@ -94,8 +93,7 @@ class NodesView(TelemetryList):
         self.set_line("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
         self.set_line("totals", totals(snapshot))
 
-    def subject(self, key: str | None) -> NodeRow | None:
-        """Return the node of a row."""
+    def _node_of(self, key: str | None) -> NodeRow | None:
         return next((node for node in self.snapshot.nodes if node.name == key), None)
 
     def selected_object(self) -> str:
@@ -104,7 +102,7 @@ class NodesView(TelemetryList):
 
     def action_largest_job(self) -> None:
         """Open the job with the most GPUs on the node under the cursor."""
-        node = self.subject(self.query_one(Table).cursor_key)
+        node = self._node_of(self.query_one(Table).cursor_key)
         jobs = {(job.ref.namespace, job.ref.name): job for job in self.snapshot.jobs}
         for namespace, name, _ in node.jobs if node else ():
             if job := jobs.get((namespace, name)):

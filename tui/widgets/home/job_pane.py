@@ -28,7 +28,7 @@ from tui.text.empty_states import no_lines
 from tui.text.format import Clock, plural, trouble_text
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
-from tui.widgets.preview import DRAW_S, FETCH_S, Preview
+from tui.widgets.home.preview import DRAW_S, FETCH_S, Preview
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Details of the row under the cursor.
+"""Details of the job under the cursor.
 
 Details from the snapshot are shown at once. The cluster is asked only when the cursor rests, and again
 when that row has changed.
@@ -17,27 +17,31 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.feeds.preview_text import Lines, job_preview, node_preview
-from tui.text.cells import cell_len, wrapped
-from tui.text.format import CellStyle, Clock
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.sanitize import sanitize
+from tui.tables.jobs import status_text
+from tui.text.cells import cell_len, elide_end, wrapped
+from tui.text.format import CellStyle, Clock, Run, compact_ranges, reason_text
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
+    from k8s.models import Event
     from tui.feeds.preview_data import PreviewData
 
+Lines = list[list[Run]]
 # The cursor has to rest this long before the pane changes.
 DRAW_S = 0.06
 FETCH_S = 0.3
 # Fetched details of a job are reused for this long.
 CACHE_S = 5.0
 MAX_CACHED = 50
+_LINES_OF_EVENT = 3
 
 
 class Preview(Widget):
-    """Details of a job or node."""
+    """Details of a job."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{style}" for style in filter(None, get_args(CellStyle))}
 
@@ -58,7 +62,7 @@ class Preview(Widget):
         self._client, self._permissions, self._is_explained = client, permissions, is_explained
         # Text without a selection.
         self.empty = ""
-        self._subject: Job | NodeRow | None = None
+        self._job: Job | None = None
         self._snapshot = ClusterSnapshot()
         self._lines: Lines = []
         self._timer: Timer | None = None
@@ -67,24 +71,24 @@ class Preview(Widget):
 
     @property
     def is_idle(self) -> bool:
-        """True if no fetch or repaint of the subject is scheduled."""
+        """True if no fetch or repaint of the job is scheduled."""
         return self._timer is None or not self.display
 
-    def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:
-        """Show a job or node; the same one may be shown again."""
-        was, self._subject, self._snapshot = self._subject, subject, snapshot
+    def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
+        """Show a job; the same one may be shown again."""
+        was, self._job, self._snapshot = self._job, job, snapshot
         if not self.display:
             return
-        if _key(was) != _key(subject):
+        if _uid(was) != _uid(job):
             self._cancel()
             self._timer = self.set_timer(DRAW_S, self._rested)
-        elif was is not subject:
+        elif was is not job:
             self._update()
             if self._timer is None:
                 self._fetch_later(0.0)
 
     def on_show(self) -> None:
-        """Draw and fetch the current subject."""
+        """Draw and fetch the current job."""
         self._cancel()
         self._rested()
 
@@ -106,8 +110,8 @@ class Preview(Widget):
         self._fetch_later(FETCH_S - DRAW_S)
 
     def _fetch_later(self, wait_s: float) -> None:
-        job = self._subject
-        if not isinstance(job, Job) or not self.display:
+        job = self._job
+        if job is None or not self.display:
             return
         if job.uid in self._previews:
             cached, _, at_s = self._previews[job.uid]
@@ -119,8 +123,8 @@ class Preview(Widget):
 
     def _fetch(self) -> None:
         self._timer = None
-        client, job = self._client(), self._subject
-        if client is not None and isinstance(job, Job) and self.screen.is_current:
+        client, job = self._client(), self._job
+        if client is not None and job is not None and self.screen.is_current:
             self._fetch_preview(client, job)
 
     @work(group="preview", exclusive=True)
@@ -133,7 +137,7 @@ class Preview(Widget):
         for uid in list(self._previews)[:-MAX_CACHED]:
             del self._previews[uid]
         self._update()
-        if self._subject is not job and _key(self._subject) == job.uid and self._timer is None:
+        if self._job is not job and _uid(self._job) == job.uid and self._timer is None:
             self._fetch_later(0.0)
 
     def _cancel(self) -> None:
@@ -149,20 +153,17 @@ class Preview(Widget):
             self.refresh()
 
     def _compose_lines(self) -> Lines:
-        subject, snapshot = self._subject, self._snapshot
+        job = self._job
         width, height = self.content_size
         if not self.display or width < 1:
             return []
-        if subject is None:
+        if job is None:
             return [[(line, "quiet")] for line in wrapped(self.empty, width)]
-        clock = Clock.ahead(snapshot.clock_offset_s)
-        if isinstance(subject, Job):
-            cached = self._previews.get(subject.uid)
-            preview = cached[1] if cached else None
-            has_reason = not self._is_explained(subject.uid)
-            return job_preview(subject, preview, clock, width, height, has_reason=has_reason)
-        users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
-        return node_preview(subject, users, clock, width)
+        clock = Clock.ahead(self._snapshot.clock_offset_s)
+        cached = self._previews.get(job.uid)
+        preview = cached[1] if cached else None
+        has_reason = not self._is_explained(job.uid)
+        return job_preview(job, preview, clock, width, height, has_reason=has_reason)
 
     def notify_style_update(self) -> None:
         """Redraw in the new theme."""
@@ -185,7 +186,72 @@ class Preview(Widget):
         return self._styles[style]
 
 
-def _key(subject: Job | NodeRow | None) -> str | None:
-    if subject is None:
-        return None
-    return subject.uid if isinstance(subject, Job) else subject.name
+def _uid(job: Job | None) -> str | None:
+    return job.uid if job is not None else None
+
+
+def job_preview(
+    job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int, *, has_reason: bool = True
+) -> Lines:
+    """Render the preview of a job: identity, status, reason, events.
+
+    Args:
+        job: The job.
+        preview: Its events; None before they were fetched.
+        clock: The current time.
+        width: Cells per line.
+        height: Maximum number of lines.
+        has_reason: Show the reason; its row may do so.
+    """
+    lines: Lines = [[(elide_end(sanitize(job.ref.name), width), "bright")]]
+    about = " · ".join(
+        dict.fromkeys(filter(None, (job.ref.kind, job.ref.namespace, job.user, job.queue, job.priority)))
+    )
+    lines += _wrapped_lines(about, width, "quiet")
+    amounts = f"  {job.instances_running}/{len(job.instances)} pods"
+    if job.gpus_requested or job.gpus_allocated:
+        amounts = f"  {job.gpus_allocated}/{job.gpus_requested} GPUs{amounts}"
+    status = status_text(job, clock)
+    fits = cell_len(status[0] + amounts) <= width
+    lines += [[status, (amounts, "")]] if fits else [[status], *_wrapped_lines(amounts, width, "")]
+    if job.nodes:
+        lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
+    if job.progress:
+        lines += _wrapped_lines(job.progress, width, "")
+    reason = reason_text(job, clock) if has_reason else ""
+    if told := [
+        *_wrapped_lines(reason, width, "quiet" if status[1] == "done" else status[1]),
+        *_wrapped_lines(job.remedy, width, ""),
+    ]:
+        lines += [[], *told]
+    if preview is None:
+        return lines[:height]
+    lines += [[], _heading("events", width)]
+    if preview.events_problem:
+        lines += _wrapped_lines(preview.events_problem, width, "pending")
+    elif not preview.events:
+        lines += _wrapped_lines("None; a cluster forgets them after an hour.", width, "quiet")
+    for event in preview.events:
+        if len(lines) > height:
+            break
+        lines += _event(event, clock, width)
+    return lines[:height]
+
+
+def _wrapped_lines(text: str, width: int, look: CellStyle) -> Lines:
+    return [[(line, look)] for line in wrapped(text, width)]
+
+
+def _heading(text: str, width: int) -> list[Run]:
+    text = elide_end(sanitize(text), width - 4)
+    return [(f"─ {text} {'─' * (width - cell_len(text) - 3)}", "quiet")]
+
+
+def _event(event: Event, clock: Clock, width: int) -> Lines:
+    is_warning = event.type == "Warning"
+    count = f" ×{event.count}" if (event.count or 1) > 1 else ""
+    start = f"{clock.age(event.at)} {event.reason or ''}{count}: "
+    texts = wrapped(start + (event.message or ""), width)
+    if len(texts) > _LINES_OF_EVENT:
+        texts = [*texts[: _LINES_OF_EVENT - 1], elide_end(" ".join(texts[_LINES_OF_EVENT - 1 :]), width)]
+    return [[(text, "pending" if is_warning else "")] for text in texts]
