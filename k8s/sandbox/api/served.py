@@ -89,7 +89,7 @@ SERVED: tuple[ServedResource, ...] = (
     ServedResource(SECRETS, fields=("type",)),
     ServedResource(CLAIMS, "pvc", has_status=True, returns_deleted=True),
     ServedResource(SERVICE_ACCOUNTS, "sa", returns_deleted=True),
-    ServedResource(DEPLOYMENTS, "deploy", has_status=True, subresources=("scale",)),
+    ServedResource(DEPLOYMENTS, "deploy", has_status=True),
     ServedResource(JOBS, has_status=True, fields=("status.successful",)),
     *(ServedResource(each, is_custom=True) for each in TRAINING_RUNTIMES),
     *(

@@ -11,7 +11,6 @@ from typing import Any
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import defaults, patches, validation
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
-from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.store import Object, Record, Store
 
@@ -93,24 +92,6 @@ class Registry:
         self._deleter.put(served.key, obj)
         self._deleter.collect_if_orphan(served, obj)
         return obj
-
-    def replace(
-        self,
-        served: ServedResource,
-        namespace: str,
-        name: str,
-        obj: Object,
-        write: Write,
-        subresource: str = "",
-    ) -> Object:
-        """Replace the stored object or its status."""
-        old = self.get(served, namespace, name).obj
-        obj = self._normalised(served, obj)
-        _set_location(obj["metadata"], namespace, name)
-        if served.is_custom and not obj["metadata"].get("resourceVersion"):
-            cause = StatusCause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise api_errors.invalid(served, name, [cause])
-        return self._update(served, old, obj, write, subresource)
 
     def patch(
         self,

@@ -14,14 +14,13 @@ Document = dict[str, Any]
 
 KUBERNETES = "1.31"
 
-VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+VERBS = ["create", "delete", "get", "list", "patch", "watch"]
 # By name: the kind of its bodies (empty for the kind of the object) and its verbs.
 SUBRESOURCES = {
-    "status": ("", ["get", "patch", "update"]),
+    "status": ("", ["get", "patch"]),
     "log": ("", ["get"]),
     "exec": ("PodExecOptions", ["create", "get"]),
     "binding": ("Binding", ["create"]),
-    "scale": ("Scale", ["get", "patch", "update"]),
 }
 # By version and plural: questions about users and permissions; answered, never stored.
 REVIEWS = {
@@ -118,8 +117,7 @@ def _resources(api_version: str) -> Iterator[Document]:
             for name in ("status",) * served.has_status + served.subresources:
                 if name in SUBRESOURCES:
                     kind, verbs = SUBRESOURCES[name]
-                    other = {"group": "autoscaling", "version": "v1"} if name == "scale" else {}
-                    yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served) | other
+                    yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served)
 
 
 def _storage_version_hash(served: ServedResource) -> str:

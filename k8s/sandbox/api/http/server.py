@@ -238,8 +238,6 @@ class Server:
                 return await self._create(request, target)
         elif method == "GET":
             return _json(self.registry.get(target.served, target.namespace, target.name).json)
-        elif method == "PUT":
-            return await self._replace(request, target)
         elif method == "PATCH":
             return await self._patch(request, target)
         elif method == "DELETE" and not target.subresource:
@@ -261,14 +259,6 @@ class Server:
             quoted = _NOT_PLAIN.sub("?", warning).replace("\\", "\\\\").replace('"', '\\"')
             answer.headers.add("Warning", f'299 - "{quoted}"')
         return answer
-
-    async def _replace(self, request: web.Request, target: RequestTarget) -> web.Response:
-        write = bodies.write_options(request, "UpdateOptions")
-        body = await bodies.read(request, target.served.resource.kind)
-        obj = self.registry.replace(
-            target.served, target.namespace, target.name, body, write, target.subresource
-        )
-        return _json(msgspec.json.encode(obj))
 
     async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "PatchOptions")
@@ -304,8 +294,6 @@ class Server:
             binding = await bodies.read(request, "Binding")
             self.registry.bind(target.namespace, target.name, *bodies.parse_binding(binding))
             return _json(msgspec.json.encode(SUCCESS | {"code": 201}), 201)
-        if target.subresource == "scale":
-            return await self._scale(request, target)
         pod = self.registry.get(target.served, target.namespace, target.name)
         if target.subresource == "log" and request.method == "GET":
             return await send_log(request, self.registry.store, pod, self.pods_root, self.stopping)
@@ -317,23 +305,6 @@ class Server:
             why = f"the sandbox does not serve {target.subresource} of pods"
             raise ApiError(501, "NotImplemented", why)
         raise api_errors.not_allowed()
-
-    async def _scale(self, request: web.Request, target: RequestTarget) -> web.Response:
-        object_key = target.served, target.namespace, target.name
-        obj = self.registry.get(*object_key).obj
-        if request.method in ("PUT", "PATCH"):
-            write = bodies.write_options(request, "UpdateOptions")
-            types = ("application/merge-patch+json",) if request.method == "PATCH" else (bodies.JSON,)
-            scale = patches.merge(_scale_of(obj), await bodies.read(request, "Scale", types))
-            if not (isinstance(scale, dict) and isinstance(scale.get("spec"), dict)):
-                raise api_errors.bad_request("the body is not a Scale")
-            meta = scale["metadata"] if isinstance(scale.get("metadata"), dict) else {}
-            spec = {"replicas": scale["spec"].get("replicas", 0)}
-            changed = {"metadata": {"resourceVersion": meta.get("resourceVersion")}, "spec": spec}
-            obj = self.registry.patch(*object_key, lambda old: patches.merge(old, changed), write)
-        elif request.method != "GET":
-            raise api_errors.not_allowed()
-        return _json(msgspec.json.encode(_scale_of(obj)))
 
     async def _metrics(self, request: web.Request, node: str) -> web.Response:
         if request.method != "GET":
@@ -377,19 +348,6 @@ class Server:
             await asyncio.sleep(60)
             with suppress(StoreError):
                 self.registry.expire_events(EVENTS_KEPT_S)
-
-
-def _scale_of(obj: Object) -> Object:
-    copied = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    labels = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
-    selector = ",".join(f"{name}={value}" for name, value in labels.items())
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {name: obj["metadata"][name] for name in copied},
-        "spec": {"replicas": obj["spec"]["replicas"]},
-        "status": {"replicas": (obj.get("status") or {}).get("replicas", 0), "selector": selector},
-    }
 
 
 def _metrics_of(obj: Object, kind: str, **measured: Any) -> Object:

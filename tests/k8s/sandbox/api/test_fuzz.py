@@ -166,7 +166,9 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
             at_once = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
             try:
                 changed = {**made, **obj}
-                made = registry.replace(served, namespace, "x", changed, Write(dry_run=True), "status")
+                made = registry.patch(
+                    served, namespace, "x", lambda old: changed, Write(dry_run=True), "status"
+                )
             finally:
                 registry.delete(served, namespace, "x", at_once)
     except ApiError as error:

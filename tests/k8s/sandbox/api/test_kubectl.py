@@ -20,7 +20,6 @@ from tests import FIXTURES
 from tests.k8s.sandbox.api.kubectl import Kubectl
 from tests.k8s.sandbox.calls import (
     APPLY,
-    MERGE,
     PATIENCE_S,
     config,
     eventually,
@@ -299,24 +298,3 @@ async def test_ignored_fields_are_printed(kubectl: Kubectl) -> None:
     assert done.out == "job.batch/j created\n"
     warning = "spec.podFailurePolicy: the sandbox ignores it: every failed pod counts towards backoffLimit"
     assert done.err == f"Warning: {warning}\n"
-
-
-async def test_scale_changes_the_replicas_of_a_deployment(kubectl: Kubectl) -> None:
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "x"}]}}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
-    await kubectl.api.made("apps/v1/deployments", thing("Deployment", "d", "apps/v1", spec=spec))
-    assert "deployment.apps/d scaled" in (await kubectl("scale", "deployment/d", "--replicas", "3")).out
-    refused = await kubectl("scale", "deploy", "d", "--current-replicas", "7", "--replicas", "2", code=1)
-    assert "Expected replicas to be 7, was 3" in refused.err
-    path = kubectl.api.path("apps/v1/deployments", "d", "scale")
-    scale = (await kubectl.api.call("GET", path)).body
-    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 3}, "a=b")
-    scale["spec"]["replicas"] = 0
-    assert (await kubectl.api.call("PUT", path, scale)).body["spec"] == {"replicas": 0}
-    scale["spec"]["replicas"] = 1
-    assert (await kubectl.api.call("PUT", path, scale)).code == 409
-    bodies: list[object] = [[], {"spec": None}, {"spec": {"replicas": "x"}}, {"spec": {"replicas": -1}}]
-    for broken in bodies:
-        assert (await kubectl.api.call("PATCH", path, broken, content_type=MERGE)).code in (400, 422)
-    assert (await kubectl.api.call("DELETE", path)).code == 405
-    assert (await kubectl.api.get("apps/v1/deployments", "d")).body["spec"]["replicas"] == 0

@@ -10,7 +10,7 @@ import pytest
 from k8s.sandbox.api.admission.validation import MAX_WARNING_LENGTH, MAX_WARNINGS, REFUSED, warnings_of
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
-from tests.k8s.sandbox.calls import TORCH_JOBS, Answer, Api, Object, job, pod, torch_job
+from tests.k8s.sandbox.calls import TORCH_JOBS, Answer, Api, Object, job, pod, thing, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
 
 PROBE = {"exec": {"command": ["true"]}}
@@ -95,6 +95,19 @@ def t9k_job(**torchrun: Any) -> Object:
     spec = {"replicaSpecs": [role], "torchrunConfig": {"enabled": True, **torchrun}}
     kind = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "PyTorchTrainingJob"}
     return {**kind, "metadata": {"name": "t"}, "spec": spec}
+
+
+async def test_objects_are_changed_by_patches_alone(sandbox: Api) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    made = await sandbox.made("apps/v1/deployments", thing("Deployment", "d", "apps/v1", spec=spec))
+    path = sandbox.path("apps/v1/deployments", "d")
+    replaced = await sandbox.call("PUT", path, made)
+    assert (replaced.code, replaced.reason) == (405, "MethodNotAllowed")
+    for method in ("GET", "PUT", "PATCH"):
+        assert (await sandbox.call(method, f"{path}/scale", {"spec": {"replicas": 2}})).code == 404
+    patched = await sandbox.patch("apps/v1/deployments", "d", {"spec": {"replicas": 2}})
+    assert patched.body["spec"]["replicas"] == 2
 
 
 def pod_with(**container: Any) -> Object:
