@@ -9,7 +9,14 @@ import msgspec
 
 from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
-from k8s.sandbox.controller_runtime import Informer, Informers, Manifest, Recorder, controller_of
+from k8s.sandbox.controller_runtime import (
+    ENDED,
+    Informer,
+    Informers,
+    Manifest,
+    Recorder,
+    controller_of,
+)
 from k8s.sandbox.controllers.placement import (
     LinkedGpus,
     choose_gpus,
@@ -17,7 +24,7 @@ from k8s.sandbox.controllers.placement import (
     pending_pod,
     place,
 )
-from k8s.sandbox.controllers.reconcile import GANG, set_condition
+from k8s.sandbox.controllers.reconcile import GANG, phase_of, set_condition
 from k8s.scheduling.predicates import NodeCapacity
 from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, given_gpus
 from k8s.topology.gpu_links import fetch_known_links
@@ -76,7 +83,7 @@ class Scheduler:
     def _linked_gpus(self, by_node: dict[str, list[Manifest]]) -> dict[str, LinkedGpus]:
         found = {}
         for node, matrix in self._links.items():
-            running = (pod for pod in by_node.get(node, ()) if not _has_ended(pod))
+            running = (pod for pod in by_node.get(node, ()) if phase_of(pod) not in ENDED)
             taken = {gpu for pod in running for gpu in self._gpus_of(pod)}
             found[node] = LinkedGpus(matrix, tuple(gpu for gpu in matrix.gpus if gpu not in taken))
         return found
@@ -93,8 +100,7 @@ class Scheduler:
         # A job that lacks pods or has a gated one waits.
         present: dict[str, int] = {}
         for pod in pods:
-            has_failed = (pod.get("status") or {}).get("phase") == "Failed"
-            if not has_failed and not pod["metadata"].get("deletionTimestamp"):
+            if phase_of(pod) != "Failed" and not pod["metadata"].get("deletionTimestamp"):
                 key = _gang_key(pod)
                 present[key] = present.get(key, 0) + 1
         found: dict[str, list[Manifest]] = {}
@@ -194,13 +200,9 @@ def _gang_size(pod: Manifest) -> int:
     return int(text) if text.isdecimal() else 1
 
 
-def _has_ended(pod: Manifest) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
 def _is_over(pod: Manifest) -> bool:
     # A pod that is being deleted will soon hold nothing.
-    return _has_ended(pod) or bool(pod["metadata"].get("deletionTimestamp"))
+    return phase_of(pod) in ENDED or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _priority_key(gang: list[Manifest]) -> tuple[int, str, str]:

@@ -93,14 +93,17 @@ async def run_exec(
 
 
 class Session:
-    """One running command and its websocket."""
+    """One running command, its standard streams and its websocket."""
 
     def __init__(
-        self, websocket: web.WebSocketResponse, command: ContainerCommand, terminal: int | None
+        self, websocket: web.WebSocketResponse, reports: asyncio.StreamReader, shim: asyncio.StreamWriter
     ) -> None:
         self._websocket = websocket
-        self._command = command
-        self._terminal = terminal
+        self._shim = shim
+        self._exit = asyncio.create_task(_status(reports))
+        self._terminal: int | None = None
+        self._stdin: asyncio.StreamWriter | None = None
+        self._outputs: dict[int, asyncio.StreamReader | None] = {}
 
     @classmethod
     async def start(
@@ -110,30 +113,44 @@ class Session:
         command: list[str],
         launch: Launch,
         wants: Mapping[str, bool],
-    ) -> Session:
-        """Start a command in the container of this folder.
+    ) -> Self:
+        """Start a command in the container of this folder, on a terminal or with pipes.
 
         Raises:
-            OSError: The command cannot be started.
+            OSError: The command cannot be started, or the container has ended.
         """
         command = rewrite_words(command, launch.mounts)
         program = shutil.which(command[0], path=launch.env.get("PATH", os.defpath))
         if program is None:
             raise FileNotFoundError(2, "executable file not found in $PATH")
-        argv = [program, *command[1:]]
-        if not wants["tty"]:
-            streams = {name: wants[name] for name in ("stdin", "stdout", "stderr")}
-            return cls(websocket, await ContainerCommand.start(folder, argv, **streams), None)
-        terminal, inside = pty.openpty()
+        ours: list[int | None] = []
+        theirs: list[int] = []
         try:
-            started = await ContainerCommand.start_on_terminal(folder, argv, inside)
+            if wants["tty"]:
+                terminal, inside = pty.openpty()
+                ours, theirs = [terminal], [inside]
+                os.set_blocking(terminal, False)
+            else:
+                for number, name in enumerate(("stdin", "stdout", "stderr")):
+                    pipe = os.pipe() if wants[name] else None
+                    ours.append(pipe[number == 0] if pipe else None)
+                    theirs.append(pipe[number != 0] if pipe else os.open(os.devnull, os.O_RDWR))
+            given = theirs * 3 if wants["tty"] else theirs
+            argv = [program, *command[1:]]
+            session = cls(websocket, *await _request_shim(folder, argv, given, is_terminal=wants["tty"]))
         except BaseException:
-            os.close(terminal)
+            for descriptor in filter(None, ours):
+                os.close(descriptor)
             raise
         finally:
-            os.close(inside)
-        os.set_blocking(terminal, False)
-        return cls(websocket, started, terminal)
+            for descriptor in theirs:
+                os.close(descriptor)
+        if wants["tty"]:
+            session._terminal = ours[0]
+        else:
+            session._stdin = await _writer(ours[0])
+            session._outputs = {STDOUT: await _reader(ours[1]), STDERR: await _reader(ours[2])}
+        return session
 
     async def run(self, pod_ends: asyncio.Task[None]) -> Mapping[str, Any]:
         """Carry bytes both ways until the command ends; return its final `Status`.
@@ -141,12 +158,10 @@ class Session:
         The command is killed if the client leaves or the container ends, its children in any case.
         """
         reader = asyncio.create_task(self._carry_in())
-        command = self._command
+        outputs = self._outputs.items()
+        carriers = [asyncio.create_task(self._carry_out(channel, pipe)) for channel, pipe in outputs if pipe]
         if self._terminal is not None:
-            carriers = [asyncio.create_task(self._carry_terminal(self._terminal))]
-        else:
-            outputs = ((STDOUT, command.stdout), (STDERR, command.stderr))
-            carriers = [asyncio.create_task(self._carry_out(at, pipe)) for at, pipe in outputs if pipe]
+            carriers.append(asyncio.create_task(self._carry_terminal(self._terminal)))
         ended = asyncio.create_task(self._until_ended(carriers))
         try:
             await asyncio.wait((ended, reader, pod_ends), return_when=asyncio.FIRST_COMPLETED)
@@ -159,19 +174,19 @@ class Session:
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._terminal is not None:
                 os.close(self._terminal)
-        return _end_status(await command.wait())
+        return _end_status(await asyncio.shield(self._exit))
 
     def kill(self) -> None:
-        """Kill the command and its children."""
-        self._command.kill()
+        """Kill the command and its children, except those in a session of their own."""
+        self._shim.close()
 
     async def _until_ended(self, carriers: list[asyncio.Task[None]]) -> None:
-        await self._command.wait()
+        await asyncio.shield(self._exit)
         if carriers:
             await asyncio.wait(carriers, timeout=DRAIN_S)
 
     async def _carry_in(self) -> None:
-        stdin = self._command.stdin
+        stdin = self._stdin
         async for message in self._websocket:
             # The official Python client sends text frames.
             frame = message.data.encode() if message.type is WSMsgType.TEXT else message.data
@@ -260,69 +275,6 @@ async def _write_terminal(terminal: int, payload: bytes) -> None:
             await asyncio.sleep(0.01)
         except OSError:
             return
-
-
-class ContainerCommand:
-    """One command and its standard streams."""
-
-    def __init__(self, reports: asyncio.StreamReader, shim: asyncio.StreamWriter) -> None:
-        self._shim = shim
-        self._ended = asyncio.create_task(_status(reports))
-        self.stdin: asyncio.StreamWriter | None = None
-        self.stdout: asyncio.StreamReader | None = None
-        self.stderr: asyncio.StreamReader | None = None
-
-    @classmethod
-    async def start(
-        cls, folder: Path, argv: Sequence[str], *, stdin: bool, stdout: bool, stderr: bool
-    ) -> Self:
-        """Start a command with pipes for the requested streams.
-
-        Raises:
-            OSError: It cannot be started, or the container has ended.
-        """
-        ours: list[int | None] = []
-        theirs: list[int] = []
-        try:
-            for number, is_wanted in enumerate((stdin, stdout, stderr)):
-                if is_wanted:
-                    ends = os.pipe()
-                    theirs.append(ends[number != 0])
-                    ours.append(ends[number == 0])
-                else:
-                    theirs.append(os.open(os.devnull, os.O_RDWR))
-                    ours.append(None)
-            command = cls(*await _request_shim(folder, argv, theirs, is_terminal=False))
-        except BaseException:
-            for descriptor in filter(None, ours):
-                os.close(descriptor)
-            raise
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-        command.stdin, command.stdout, command.stderr = (
-            await _writer(ours[0]),
-            await _reader(ours[1]),
-            await _reader(ours[2]),
-        )
-        return command
-
-    @classmethod
-    async def start_on_terminal(cls, folder: Path, argv: Sequence[str], terminal: int) -> Self:
-        """Start a command on a terminal, given as a descriptor.
-
-        Raises:
-            OSError: It cannot be started, or the container has ended.
-        """
-        return cls(*await _request_shim(folder, argv, [terminal] * 3, is_terminal=True))
-
-    async def wait(self) -> int:
-        """Wait for the command to end; return its exit code, or the negated signal number."""
-        return await asyncio.shield(self._ended)
-
-    def kill(self) -> None:
-        """Kill the command and its children, except those in a session of their own."""
-        self._shim.close()
 
 
 async def _request_shim(
