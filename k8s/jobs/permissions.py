@@ -133,7 +133,6 @@ class Permissions:
     def __init__(
         self, client: Client, *, ttl_s: float = ANSWER_TTL_S, max_answers: int = MAX_ANSWERS
     ) -> None:
-        """Prepare to ask `client`; answers expire after `ttl_s`, and at most `max_answers` are cached."""
         self._client = client
         self._ttl_s, self._max_answers = ttl_s, max_answers
         self._login = client.config.identity()

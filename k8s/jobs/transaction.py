@@ -49,7 +49,6 @@ class Transaction:
     """Objects of one submission."""
 
     def __init__(self, client: Client, namespace: str, *, dry_run: bool = False) -> None:
-        """Begin without sending anything. With `dry_run` the server stores nothing."""
         self.id = uuid4().hex
         self._client = client
         self._namespace = namespace

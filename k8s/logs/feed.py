@@ -135,7 +135,6 @@ class Feed:
     ) -> None:
         self.selection = selection
         self.on_news: Callable[[], None] | None = None
-        """Called when there are items to take."""
         self.dropped_lines: Mapping[str, int] = {} if dropped_lines is None else dropped_lines
         self._instance_of_rank = instance_of_rank
         self._window_s = window_s if selection.is_merged else 0.0

@@ -77,9 +77,7 @@ class ContainerView(NamedTuple):
     run: int
     has_log: bool
     is_over: bool
-    """Its run has ended, so its log is complete."""
     restarts: bool
-    """It will run again, or may."""
     reason: str
     """The reason why it waits, or its exit: `ContainerCreating`, `exit 137 OOMKilled`."""
     last_exit: str = ""
@@ -148,7 +146,6 @@ class Follower:
         self.is_streamed = True
         """Keep a connection open for new lines; else poll."""
         self.is_over = False
-        """There is nothing more to read."""
         self.is_behind = False
         """The lines last read were older than the request: the server has more for a slow reader."""
         self._client = client

@@ -80,7 +80,6 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     missing_bytes: int = 0
     """Bytes cut off a line that is too long."""
     is_stamped: bool = True
-    """The server gave the time of the line."""
     offset: int = 0
     """Bytes of the line that came before `raw`; only lines in pieces have any."""
     has_end: bool = True

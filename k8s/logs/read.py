@@ -416,7 +416,6 @@ class LinePrinter:
     """Formats lines for output; for a terminal they are sanitized, a pipe or file gets the raw bytes."""
 
     def __init__(self, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False) -> None:
-        """Create a printer that puts the time, or instance and rank, before each line."""
         self._timestamps, self._name, self._is_terminal = timestamps, name, is_terminal
         self._starts: dict[str, dict[int | None, bytes]] = {}
         self._open: Target | None = None  # the writer of a line whose end is still to come

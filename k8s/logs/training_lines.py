@@ -159,7 +159,6 @@ class TrainingPoint:
     scalars: Scalars
     """The losses of training come first."""
     is_bar: bool = False
-    """A progress bar showed them."""
 
 
 class TrainingLineReader:

@@ -211,13 +211,6 @@ class ExporterReader:
     """Reads the exporters of nodes; remembers their locations and refused requests."""
 
     def __init__(self, client: Client, refusals: Refusals, now: Callable[[], datetime]) -> None:
-        """Prepare; no request is sent yet.
-
-        Args:
-            client: The cluster.
-            refusals: Requests not to send for now.
-            now: This machine's clock, with a time zone.
-        """
         self._client, self._refusals, self._now = client, refusals, now
         self._exporters: dict[str, Exporter] = {}
         self._found_at_s = float("-inf")

@@ -305,14 +305,7 @@ class PrometheusReader:
         now: Callable[[], datetime],
         address: PrometheusAddress | None = None,
     ) -> None:
-        """Prepare; no request is sent yet.
-
-        Args:
-            client: The cluster.
-            refusals: Requests not to send for now.
-            now: This machine's clock, with a time zone.
-            address: Configured address; found automatically if None.
-        """
+        """Query `address`, or search for one if it is None; `now` returns a time with a zone."""
         self._client, self._refusals, self._now = client, refusals, now
         self._configured = address
         self._address: PrometheusAddress | None = None

@@ -68,7 +68,6 @@ class Refusals:
     """Reasons to suspend requests, by any hashable key."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Start empty; `now_s` is a monotonic clock."""
         self._now_s = now_s
         self._until: dict[object, tuple[float, NoReadings]] = {}
 

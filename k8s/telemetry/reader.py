@@ -56,13 +56,7 @@ class TelemetryReader:
         prometheus: PrometheusAddress | None = None,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
-        """Prepare; no request is sent yet.
-
-        Args:
-            client: The cluster.
-            prometheus: Configured address; found automatically if None.
-            now: This machine's clock, with a time zone.
-        """
+        """Search for a Prometheus if `prometheus` is None; `now` returns a time with a zone."""
         self._client, self._now = client, now
         self._refusals = Refusals()
         self._exporters = ExporterReader(client, self._refusals, now)

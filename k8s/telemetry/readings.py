@@ -70,7 +70,6 @@ class GpuReading:
     mig_id: str = ""
     """MIG instance ID; empty for a full GPU."""
     mig_profile: str = ""
-    """Profile such as `1g.10gb`."""
     utilisation: float | None = None
     """Percent of time with any work; for a MIG instance, percent of its engines."""
     tensor_active: float | None = None
@@ -89,7 +88,6 @@ class GpuReading:
     ecc_errors: int | None = None
     """Uncorrectable memory errors since the driver was loaded."""
     row_remap_failed: bool | None = None
-    """A bad memory row could not be replaced."""
     holders: tuple[PodContainer, ...] = ()
     """Several if time-shared; empty if the source does not name them."""
 

@@ -25,7 +25,6 @@ class Result:
     unit: str
     """Device type of a rank: "GPU" or "CPU"."""
     device: str
-    """Device of rank 0."""
     backend: str
     """Empty for a lone rank."""
     versions: Mapping[str, str]

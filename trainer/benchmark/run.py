@@ -211,7 +211,6 @@ class Benchmark:
         curves: CurveWriter | None,
         say: Callable[[str], None],
     ) -> None:
-        """Prepare to measure `step`; `say` prints a line, on rank 0."""
         self._arguments = arguments
         self._group = group
         self._step = step

@@ -14,7 +14,6 @@ class ConfigOverrides:
     server: str = ""
     """Address of the API server; the certificate authority stays that of the kubeconfig."""
     token: str = ""
-    """Bearer token, instead of the user's credentials."""
     as_user: str = ""
     as_groups: tuple[str, ...] = ()
     request_s: float = 0.0

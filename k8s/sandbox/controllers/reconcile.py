@@ -30,7 +30,6 @@ class ObservedJob:
     job: Manifest
     pods: Sequence[Manifest]
     restarts: int = 0
-    """Number of its pods that were replaced so far."""
     replaced: Collection[str] = ()
     owners: Mapping[str, str] = field(default_factory=dict)
     """Uid of the controller of each pod in the job's namespace, by pod name."""

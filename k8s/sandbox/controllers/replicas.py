@@ -28,7 +28,6 @@ class Rules:
     """Rules of one job's operator."""
 
     is_retryable: Callable[[Replica, Manifest], bool]
-    """Return True if a pod that has ended is to be replaced."""
     backoff_limit: int | None
     """None: no limit."""
     deadline_s: float | None

@@ -63,7 +63,6 @@ class PodRun:
         self.pod = pod
         self.uid = str(pod["metadata"]["uid"])
         self.is_gone = False
-        """Its object no longer exists, so no status is published."""
         self.ends_at_s = math.inf
         self.is_stopping = asyncio.Event()
         self._client = client

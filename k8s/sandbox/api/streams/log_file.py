@@ -140,13 +140,7 @@ class LogFile:
     """Reader of a log's text; may be read again when the log has grown."""
 
     def __init__(self, file: BinaryIO | RotatedLog, *, timestamps: bool = False, since: str = "") -> None:
-        """Read from the file's position.
-
-        Args:
-            file: The log.
-            timestamps: Put the time of writing before each line.
-            since: Skip lines written before this time, in the form of `format_time`.
-        """
+        """Read from the file's position lines written at or after `since`, in the form of `format_time`."""
         self._file = file
         self._timestamps = timestamps
         self._since = since.encode()
