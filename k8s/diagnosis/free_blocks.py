@@ -14,7 +14,6 @@ from k8s.scheduling.predicates import (
     infeasible_node,
     main_resource,
 )
-from k8s.scheduling.requests import allocatable_of
 from k8s.snapshot import Job, NodeRow
 
 
@@ -58,7 +57,7 @@ class FreeBlocks:
             cached = self._capacities.get(row.name)
             if cached is None or cached[0] is not row:
                 has_free = any(row.free_if_tolerated.values())
-                cached = row, NodeCapacity.of_row(row, allocatable_of(row)) if has_free else None
+                cached = row, NodeCapacity.of_row(row) if has_free else None
                 self._capacities[row.name] = cached
             if cached[1] is not None:
                 found[row.name] = cached[1]

@@ -9,7 +9,6 @@ from typing import Literal
 Severity = Literal["warning", "error"]
 ERROR: Severity = "error"
 REFUSED = "would be refused: "
-NEVER = "would never start: "
 # Starts of sentences about a job that exists, and about one that is to be created.
 _CONDITIONALS = (
     ("Waits", "would wait"),

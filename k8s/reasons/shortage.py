@@ -141,12 +141,6 @@ class Shortage:
         return found or main_resource(self.pod_set.requested)
 
     @property
-    def is_about_accelerators(self) -> bool:
-        """Return True if accelerators are short."""
-        short = self.kind in (ShortageKind.TOO_BIG, ShortageKind.BUSY)
-        return short and accelerators.is_accelerator(self.main)
-
-    @property
     def brief(self) -> str:
         """Return the problem in one line, without figures and names of accelerators."""
         return self._statement(_short_amount)

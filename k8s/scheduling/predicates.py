@@ -21,7 +21,6 @@ CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 # The only field that `matchFields` supports.
 NAME_FIELD = "metadata.name"
 _BASIC = ("cpu", "memory")
-NOTHING_ELSE: Mapping[str, Amount] = {}
 
 
 class InfeasibleReason(StrEnum):
@@ -80,13 +79,14 @@ class NodeCapacity:
         return cls(node, allocatable, subtract(allocatable, requested or {}) | counted)
 
     @classmethod
-    def of_row(cls, row: NodeRow, others: Mapping[str, Amount] = NOTHING_ELSE) -> NodeCapacity:
-        """Return the capacity of a displayed node: its accelerators, and `others`, all of which is free."""
+    def of_row(cls, row: NodeRow) -> NodeCapacity:
+        """Return the capacity of a displayed node; all of what is no accelerator counts as free."""
         ready = Condition("Ready", "True" if row.status.startswith("Ready") else "False")
         spec = NodeSpec("cordoned" in row.status, list(row.taints))
         node = Node(Meta(row.name, labels=dict(row.labels)), spec, NodeStatus(conditions=[ready]))
         totals = {name: share.total for name, share in row.resources.items()}
         free = {name: share.total - share.allocated for name, share in row.resources.items()}
+        others = allocatable_of(row)
         return cls(node, {**others, **totals}, {**others, **free})
 
     @property
@@ -107,8 +107,8 @@ class ClusterCapacity:
 
     @classmethod
     def of_rows(cls, rows: Iterable[NodeRow]) -> ClusterCapacity:
-        """Return the capacity of displayed nodes; all of what is no accelerator counts as free."""
-        return cls({row.name: NodeCapacity.of_row(row, allocatable_of(row)) for row in rows})
+        """Return the capacity of displayed nodes."""
+        return cls({row.name: NodeCapacity.of_row(row) for row in rows})
 
     def emptied(self) -> ClusterCapacity:
         """Return the capacity without any pods."""

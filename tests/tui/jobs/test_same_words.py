@@ -91,6 +91,9 @@ BETWEEN = f"{GPU}; no node that is large enough accepts it"
 QUEUED: Mapping[str, Any] = {"queue": "team", "suspend": True}
 DISKS = {f"{CLASSES}/fast": Answer({"metadata": {"name": "fast"}, "provisioner": "lab/disks"})}
 TOKEN = {f"{SPACE}/secrets/wandb": Answer({"metadata": {"name": "wandb"}, "data": {"token": "eA=="}})}
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+GROUP = {f"{GROUPS}/pytorchjob-bert": Answer({"metadata": {"name": "g"}, "spec": {"minMember": 3}})}
+THREE = (sized("a"), sized("b"), sized("c"))
 SITUATIONS = [
     Situation("error mounts", f"{CLAIM}, which does not exist in default.", ON_DATA),
     Situation("error mounts", f"{CLAIM}, whose volume pv-1 is lost.", ON_DATA, claim("Lost")),
@@ -152,6 +155,8 @@ SITUATIONS = [
     Situation("warning gpus", "Waits for GPUs: room for 1 of 2 pods, "
               f"each needs 8 {GPU} (8 free in total, together they need 16).",
               {"workers": 2, "gpus": 8}, held={"b": 8}),
+    Situation("warning gpus", "Waits for its gang: 3 must start together, 2 fit.",
+              {"workers": 3, "gpus": 8, "gang": True}, GROUP, THREE, {"c": 8}),
     Situation("error gpus", f"Never fits: 3 pods need 8 {GPU} each; the empty cluster has room for 2.",
               {"workers": 3, "gpus": 8}),
 ]  # fmt: skip
