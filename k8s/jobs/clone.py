@@ -1,4 +1,4 @@
-"""Copy of a job under a new name: a manifest and, if a spec can express it, a `JobSpec` for the form."""
+"""Copy of a job under a new name: a manifest and, if the job carries its spec, a `JobSpec` for the form."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
 from k8s.jobs.owned_objects import JOB_LABEL, MANAGED_BY, MANAGER, OwnedObject, owned_objects_of
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
+from k8s.kinds.carried_spec import SPEC_ANNOTATION, NoSpec, carried_spec, with_spec
 from k8s.kinds.parse import nested
 from k8s.kinds.pod_code import (
     code_config_name,
@@ -32,6 +33,7 @@ from k8s.kinds.pod_code import (
     trainer_config_name,
 )
 from k8s.kinds.pods.labels import map_objects, renamed
+from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 
 # Length limit of names that are also label values, such as those of jobs.
@@ -57,13 +59,8 @@ _MADE_ANNOTATIONS = frozenset(
         "batch.kubernetes.io/job-tracking",
         "batch.kubernetes.io/cronjob-scheduled-timestamp",
         SUBMISSION_ANNOTATION,
+        SPEC_ANNOTATION,
     }
-)
-# Losses without which the job still does the same in the same place.
-_MINOR = re.compile(
-    r"annotation .*|pod annotation .*|pod label .*|pod name|name of the container|imagePullPolicy"
-    r"|restartPolicy|automountServiceAccountToken|enableServiceLinks|ttlSecondsAfterFinished"
-    r"|terminationGracePeriodSeconds|terminationMessagePolicy|ports|nprocPerNode .*"
 )
 _CONFIGS = (code_config_name, files_config_name, trainer_config_name, debug_config_name)
 # Fields in which a pod names a ConfigMap or a Secret, and the functions that may have named it.
@@ -90,24 +87,12 @@ class Clone:
     kind: CreatableKind | None = None
     """None if the console cannot create jobs of this kind."""
     spec: JobSpec | None = None
-    """None if the object cannot be read into a spec."""
+    """Fills in the form; None if the manifest has to be edited."""
+    why_yaml: str = ""
+    """Reason why there is no spec, as a sentence."""
     lost: tuple[str, ...] = ()
+    """Labels and annotations that were added to the job later."""
     mentions: tuple[str, ...] = ()
-
-    @property
-    def is_form_compatible(self) -> bool:
-        """Return True if the spec does the same as the job; else the manifest has to be edited."""
-        return self.spec is not None and not self.significant_losses
-
-    @property
-    def significant_losses(self) -> tuple[str, ...]:
-        """Losses that may change what the job does."""
-        return tuple(name for name in self.lost if not _MINOR.fullmatch(name))
-
-    @property
-    def not_carried_over(self) -> str:
-        """Sentence on what the spec leaves out; empty if nothing."""
-        return f"Not carried over: {', '.join(self.lost)}." if self.lost else ""
 
     @property
     def mentions_text(self) -> str:
@@ -149,22 +134,47 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
             "Edit its YAML and create that: gpuconsole submit -f FILE.",
         )
     name = name or next_name(source, {source, *taken})
-    manifest = _renamed(cleaned(obj), source, name, user)
-    found = Clone(
+    run = run_name(name, run_stamp(datetime.now(UTC)))
+    original = cleaned(obj)
+    manifest = _renamed(original, source, name, user, run)
+    mentions = tuple(_mentions(manifest, source))
+    creatable = next((each for each in CREATABLE if each is kind), None)
+    spec: JobSpec | None = None
+    lost: tuple[str, ...] = ()
+    why = f"The form has no fields for a {kind.resource.kind}."
+    if creatable is not None:
+        try:
+            spec, lost = carried_spec(creatable, original, _carried(meta))
+        except NoSpec as error:
+            why = f"The form cannot be filled in: {error}."
+        else:
+            spec, why = _renamed_spec(spec, name, user, run), ""
+            manifest = with_spec(manifest, spec)
+    return Clone(
         source=source,
         name=name,
         resource=kind.resource,
         manifest=manifest,
-        mentions=tuple(_mentions(manifest, source)),
+        kind=creatable,
+        spec=spec,
+        why_yaml=why,
+        lost=lost,
+        mentions=mentions,
     )
-    creatable = next((each for each in CREATABLE if each is kind), None)
-    if creatable is None:
-        return found
-    try:
-        spec, lost = creatable.spec_from_manifest(manifest)
-    except (AttributeError, TypeError, KeyError, ValueError):
-        return found
-    return replace(found, kind=creatable, spec=replace(spec, user=user), lost=lost)
+
+
+def _carried(meta: object) -> object:
+    annotations = meta.get("annotations") if isinstance(meta, Mapping) else None
+    return annotations.get(SPEC_ANNOTATION) if isinstance(annotations, Mapping) else None
+
+
+def _renamed_spec(spec: JobSpec, name: str, user: str, run: str) -> JobSpec:
+    source = spec.name
+    spec = replace(spec, name=name, user=user)
+    if not spec.trainer:
+        return spec
+    log_dir = moved_folder(spec.log_dir, source, run, LOGS) if spec.log_dir else ""
+    return replace(spec, command=tuple(moved_to_run(spec.command, source, run)), log_dir=log_dir)
 
 
 async def copied_owned_objects(
@@ -179,11 +189,13 @@ async def copied_owned_objects(
         KubeError: An object is gone, or may not be read.
     """
     name = str(manifest["metadata"]["name"])
+    if source in ("", name):
+        return ()
     named = set(_names_in(manifest))
     found = []
     for resource, makers in ((CONFIG_MAPS, _CONFIGS), (SECRETS, (git_secret_name,))):
         for make in makers:
-            if make(name) not in named or name == source:
+            if make(name) not in named:
                 continue
             try:
                 held = await client.get(resource, make(source), namespace)
@@ -201,7 +213,7 @@ async def copied_owned_objects(
             }
             copy |= {key: held[key] for key in ("data", "binaryData", "type") if key in held}
             found.append(OwnedObject(resource, copy, "name"))
-    return (*found, *(await _made_anew(client, manifest, source, namespace) if name != source else ()))
+    return (*found, *await _made_anew(client, manifest, source, namespace))
 
 
 async def _made_anew(client: Client, manifest: Manifest, source: str, namespace: str) -> list[OwnedObject]:
@@ -210,8 +222,8 @@ async def _made_anew(client: Client, manifest: Manifest, source: str, namespace:
     kinds = (each for each in CREATABLE if (each.resource.kind, each.resource.api_version) == words)
     kind = next(kinds, None)
     try:
-        spec = kind.spec_from_manifest(deepcopy(manifest))[0] if kind is not None else None
-    except (AttributeError, TypeError, KeyError, ValueError):
+        spec = spec_of_pods(kind, manifest) if kind is not None else None
+    except (AttributeError, LookupError, TypeError, ValueError):
         spec = None
     if kind is None or spec is None:
         return []
@@ -262,9 +274,12 @@ def cleaned(obj: Manifest) -> Manifest:
     if isinstance(spec, dict):
         if spec.get("manualSelector") is not True and "template" in spec:
             spec.pop("selector", None)
-        for holder in (spec, spec.get("runPolicy")):
+        holders = (("suspend", spec), ("suspend", spec.get("runPolicy")), ("pause", spec.get("runMode")))
+        for field, holder in holders:
             if isinstance(holder, dict):
-                holder.pop("suspend", None)
+                holder.pop(field, None)
+        if spec.get("runMode") == {}:
+            del spec["runMode"]
     return found
 
 
@@ -289,7 +304,7 @@ def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
         del meta[field]
 
 
-def _renamed(manifest: Manifest, source: str, name: str, user: str) -> Manifest:
+def _renamed(manifest: Manifest, source: str, name: str, user: str, run: str) -> Manifest:
     # A packaged trainer writes to a new folder.
     manifest = renamed(manifest, source, name, user)
     meta = {**manifest["metadata"], "name": name}
@@ -297,7 +312,6 @@ def _renamed(manifest: Manifest, source: str, name: str, user: str) -> Manifest:
     if USER_ANNOTATION in annotations:
         annotations |= {USER_ANNOTATION: user} if user else {}
     if annotations.get(TRAINER_ANNOTATION):
-        run = run_name(name, run_stamp(datetime.now(UTC)))
         if folder := annotations.get(LOG_DIR_ANNOTATION):
             annotations[LOG_DIR_ANNOTATION] = moved_folder(str(folder), source, run, LOGS)
         manifest = {**manifest, "spec": _with_moved_args(manifest.get("spec"), source, run)}

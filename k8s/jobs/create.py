@@ -23,6 +23,7 @@ from k8s.jobs.owned_objects import (
 from k8s.jobs.transaction import Transaction, owner_reference
 from k8s.jobs.upload import Progress, upload_code
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
+from k8s.kinds.carried_spec import with_spec
 from k8s.kinds.unknown import is_pod_group
 from k8s.models import convert
 from k8s.models.claim import Claim
@@ -132,7 +133,7 @@ async def create_job(
     return await create_manifest(
         client,
         kind.resource,
-        kind.manifest(spec) if manifest is None else manifest,
+        with_spec(kind.manifest(spec) if manifest is None else manifest, kind.supported(spec)),
         spec.namespace,
         owned_objects=owned_objects_of(kind, spec, files),
         dry_run=dry_run,

@@ -188,16 +188,9 @@ class CreatableKind(JobKind, Protocol):
         """Return the objects, without owner, that the job needs to be created with it."""
         return ()
 
-    def needs(self, spec: JobSpec) -> tuple[NeededObject, ...]:
+    def needs(self, obj: Manifest) -> tuple[NeededObject, ...]:
         """Return the objects that must exist for the job to run."""
         return ()
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for a job like an object, and the names of what no spec can express.
-
-        Raises:
-            AttributeError, TypeError, ValueError: The object has fields of wrong types.
-        """
 
     def supported(self, spec: JobSpec) -> JobSpec:
         """Return a spec without the fields that the kind lacks."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from k8s import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME
@@ -20,9 +19,7 @@ from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
 from k8s.kinds.parse import (
     count_of,
-    drop_defaults,
     make_replica,
-    named,
     nested,
     outcome_of_conditions,
     read_job,
@@ -30,8 +27,8 @@ from k8s.kinds.parse import (
     replica_count,
     text_of,
 )
-from k8s.kinds.pod_template import PodShape, job_object, pod_template, pop_job, pop_template, unique
-from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env, variable, variable_from_field
+from k8s.kinds.pod_template import PodShape, job_object, pod_template
+from k8s.kinds.pods.env import rendezvous_env, variable, variable_from_field
 from k8s.kinds.pods.labels import job_metadata
 from k8s.models import Pod
 from k8s.models.resources import JOBS, SERVICES, Resource
@@ -47,13 +44,6 @@ _PORT = 29500
 _PROCESSES = "PET_NPROC_PER_NODE"
 # Backoff limit of a Job that has none.
 _RETRIES = 6
-# Filled in by servers, or in every manifest from here.
-_DEFAULTS: Manifest = {
-    "suspend": False,
-    "manualSelector": False,
-    "podReplacementPolicy": "TerminatingOrFailed",
-    "completionMode": "Indexed",
-}
 # Labels of pods whose Job belongs to a job of another kind.
 _OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)
 # Backoff limit of a Job that limits failures per index only.
@@ -111,39 +101,6 @@ class BatchJob(CreatableKind):
     def owned_objects(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
         """Return the headless Service that gives the first pod a name."""
         return ((SERVICES, headless_service(spec)),) if spec.workers > 1 else ()
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for a Job like this one, and what it leaves out."""
-        meta, left = pop_job(obj)
-        template = left.pop("template", None) or {}
-        pod_spec = template.get("spec") or {}
-        restart_policy = pod_spec.pop("restartPolicy", None) or "Never"
-        drop_defaults(pod_spec, {"subdomain": meta.fields["name"]})
-        left.setdefault("completionMode", "NonIndexed")
-        suspend = left.pop("suspend", False) is True
-        drop_defaults(left, _DEFAULTS)
-        workers = left.pop("completions", left.get("parallelism", 1))
-        drop_defaults(left, {"parallelism": workers})
-        known = job_specs.JobSpec(
-            name=meta.fields["name"], workers=replica_count(workers), processes=_processes(pod_spec)
-        )
-        pod = pop_template(template, BATCH_SHAPE.container, meta.fields, env=_group_env(known))
-        has_group = known.processes > 0
-        retries = count_of(left.pop("backoffLimit", _RETRIES))
-        spec = job_specs.JobSpec(
-            **meta.fields,
-            **pod.fields,
-            **pop_rendezvous(pod.fields["env"], _endpoint(known)),
-            workers=known.workers,
-            processes=known.processes if has_group else max(1, pod.fields["gpus"]),
-            retries=_RETRIES if retries is None else retries,
-            restart_policy="" if restart_policy == "Never" else restart_policy,
-            running_timeout_s=count_of(left.pop("activeDeadlineSeconds", 0)) or 0,
-            ttl_s=count_of(left.pop("ttlSecondsAfterFinished", 0)) or 0,
-            suspend=suspend,
-        )
-        lost = meta.lost + named(left) + pod.lost
-        return spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job with its conditions and, if indexed, its failed indexes."""
@@ -277,10 +234,3 @@ def _host(spec: JobSpec) -> str:
 
 def _endpoint(spec: JobSpec) -> str:
     return f"{_host(spec)}:{_PORT}"
-
-
-def _processes(pod_spec: Manifest) -> int:
-    containers: Any = pod_spec.get("containers") or [{}]
-    env = {text_of(each.get("name")): str(each.get("value")) for each in containers[0].get("env") or ()}
-    text = env.get(_PROCESSES, "")
-    return int(text) if text.isdecimal() and len(text) < 5 else 0

@@ -1,11 +1,11 @@
-"""Read jobs tolerantly: fields that many kinds share, lists, and parts that become fields of a spec."""
+"""Read jobs tolerantly: fields that many kinds share, and lists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -274,29 +274,3 @@ def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"spec": {**spec, **trimmed}}
     except (AttributeError, TypeError):
         return {}
-
-
-class ParsedPart(NamedTuple):
-    """Fields of a spec read from an object or a part of one, and the names of what is lost."""
-
-    fields: dict[str, Any]
-    lost: list[str]
-
-
-def named(left: Mapping[str, Any], *understood: str, prefix: str = "") -> list[str]:
-    """Return the names of non-empty fields that are not `understood`."""
-    return [f"{prefix}{key}" for key, value in left.items() if key not in understood and not _is_empty(value)]
-
-
-def drop_defaults(left: Manifest, defaults: Mapping[str, Any]) -> None:
-    """Remove fields that have the server's default value."""
-    for key, value in defaults.items():
-        if key in left and left[key] == value:
-            del left[key]
-
-
-def _is_empty(value: object) -> bool:
-    # False and 0 are values; `{}`, null and lists without items are not.
-    if isinstance(value, Mapping):
-        return all(_is_empty(each) for each in value.values())
-    return value is None or value in ("", [])

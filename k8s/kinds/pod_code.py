@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from k8s import job_spec as job_specs
-from k8s.kinds.base import Manifest
-from k8s.kinds.parse import count_of, nested, text_of
 
 if TYPE_CHECKING:
     from k8s.job_spec import JobSpec
@@ -107,28 +104,11 @@ _SSH_URL = re.compile(r"ssh://.*|[\w.-]+@[\w.-]+:.*")
 _LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)([^/?#]*)@")
 _UNFIT_FOR_KEY = re.compile(r"[^A-Za-z0-9._-]+")
 Part = dict[str, Any]
-_SAID_BY_FIELDS = frozenset(
-    f"{GIT_PREFIX}{name}" for name in ("REPO", "DEST", "ROOT", "ONE_TIME", "BRANCH", "REV", "SSH")
-) | {"GIT_KNOWN_HOSTS"}
-
-_DEFAULTS: Mapping[str, Any] = {
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-    "resources": {},
-}
 
 
 def clone_command(spec: JobSpec) -> list[str]:
     """Return the argv of the container that clones."""
     return ["sh", "-c", CLONE, "sh", spec.sync_path]
-
-
-def cloned_folder(command: list[object]) -> str:
-    """Return the folder that `clone_command` clones into; empty for other commands."""
-    # Jobs of earlier versions have other lines below the first two.
-    start = CLONE[: CLONE.index(" above=")]
-    is_ours = len(command) == 5 and command[:2] == ["sh", "-c"] and str(command[2]).startswith(start)
-    return str(command[4]) if is_ours else ""
 
 
 def code_config_name(job: str) -> str:
@@ -352,108 +332,7 @@ def _mount(container: Part, volume: str, path: str, **more: Any) -> None:
     container.setdefault("volumeMounts", []).append({"name": volume, "mountPath": path, **more})
 
 
-def parse_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[str, Any]:
-    """Remove from a pod and its training container, `main`, what fetches code, the trainer and `debuggable`.
-
-    The content of a local folder or a config file is in no manifest, so these stay.
-
-    Returns:
-        Fields of `JobSpec`; `env` has git-sync's variables only.
-    """
-    name = debug_config_name(job)
-    is_debuggable = any(nested(each, "configMap").get("name") == name for each in pod.get("volumes") or ())
-    inits = pod.get("initContainers") or []
-    fields = _fields_of(inits[0], pod, job) if len(inits) == 1 else {}
-    user = count_of(nested(pod, "securityContext").get("runAsUser"))
-    made, in_main = _made(
-        main,
-        job_specs.JobSpec(name=job, trainer=trainer, debuggable=is_debuggable, run_as_user=user, **fields),
-    )
-    volumes = [_without_server_defaults(each) for each in pod.get("volumes") or ()]
-    is_all_there = all(each in volumes for each in made["volumes"])
-    if fields and not (is_all_there and _is_same(inits[0], made["initContainers"][0], main)):
-        fields = {}
-        made, in_main = _made(main, job_specs.JobSpec(name=job, trainer=trainer, debuggable=is_debuggable))
-    if fields:
-        del pod["initContainers"]
-    mounts = main.get("volumeMounts") or []
-    main["volumeMounts"] = [each for each in mounts if each not in in_main["volumeMounts"]]
-    if all(each in mounts for each in in_main["volumeMounts"]):
-        pod["volumes"] = [
-            each for each in pod.get("volumes") or () if _without_server_defaults(each) not in made["volumes"]
-        ]
-    return {**fields, "debuggable": is_debuggable}
-
-
-def _made(main: Manifest, spec: JobSpec) -> tuple[Manifest, Manifest]:
-    made: Manifest = {"volumes": []}
-    there = list(main.get("volumeMounts") or ())
-    in_main: Manifest = {"resources": main.get("resources") or {}, "volumeMounts": list(there)}
-    folder = text_of(main.get("workingDir"))
-    add_code(made, in_main, replace(spec, working_dir=folder, image=text_of(main.get("image"))))
-    in_main["volumeMounts"] = in_main["volumeMounts"][len(there) :]
-    return made, in_main
-
-
-def _is_same(init: Manifest, made: Manifest, main: Manifest) -> bool:
-    # Variables of the job are in the init container too, so they are no difference.
-    init = {**_DEFAULTS, **init}
-    env = [each for each in init.pop("env", None) or () if each not in (main.get("env") or ())]
-    same_policy = init.pop("imagePullPolicy", None) in (None, *_policies(main), *_policies(init))
-    wanted = {**_DEFAULTS, **made}
-    wanted_env = wanted.pop("env", [])
-    return same_policy and init == wanted and _by_name(env) == _by_name(wanted_env)
-
-
-def _policies(container: Manifest) -> tuple[str, str]:
-    return text_of(container.get("imagePullPolicy")), default_pull_policy(text_of(container.get("image")))
-
-
 def default_pull_policy(image: str) -> str:
     """Return the pull policy that the server fills in for an image."""
     is_floating = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
     return "Always" if is_floating else "IfNotPresent"
-
-
-def _by_name(env: Iterable[Manifest]) -> list[Manifest]:
-    # Arena's jobs, and our older ones, do not restrict git's protocols.
-    named = [each for each in env if each.get("name") != ALLOWED_PROTOCOLS]
-    return sorted(named, key=lambda each: text_of(each.get("name")))
-
-
-def _without_server_defaults(volume: Manifest) -> Manifest:
-    source = volume.get("configMap")
-    if isinstance(source, dict) and source.get("defaultMode") == 0o644:
-        return {**volume, "configMap": {key: each for key, each in source.items() if key != "defaultMode"}}
-    return volume
-
-
-def _fields_of(init: Manifest, pod: Manifest, job: str) -> dict[str, Any]:
-    env = list(init.get("env") or ())
-    literal = {text_of(each.get("name")): text_of(each.get("value")) for each in env if "value" in each}
-    image, command = text_of(init.get("image")), init.get("command") or []
-    if literal.get("GIT_SYNC_REPO"):
-        secrets = _secrets(env, pod.get("volumes") or ())
-        own = {name: value for name, value in literal.items() if name.startswith(GIT_PREFIX)}
-        return {
-            "sync_mode": "git",
-            "sync_source": own["GIT_SYNC_REPO"],
-            "sync_branch": own.get("GIT_SYNC_BRANCH", ""),
-            "sync_revision": own.get("GIT_SYNC_REV", ""),
-            "sync_path": cloned_folder(command),
-            "sync_image": "" if image == GIT_IMAGE else image,
-            "git_secret": next((name for name in secrets if name != git_secret_name(job)), ""),
-            "env": {name: value for name, value in own.items() if name not in _SAID_BY_FIELDS},
-        }
-    if command[:2] == ["rsync", "-avP"] and len(command) == 4:
-        sync_image = "" if image == RSYNC_IMAGE else image
-        return {"sync_mode": "rsync", "sync_source": text_of(command[2]), "sync_image": sync_image}
-    return {}
-
-
-def _secrets(env: Iterable[Manifest], volumes: Iterable[Manifest]) -> list[str]:
-    found = [text_of(nested(each, "valueFrom", "secretKeyRef").get("name")) for each in env]
-    found += [
-        text_of(nested(each, "secret").get("secretName")) for each in volumes if each["name"] == "git-secret"
-    ]
-    return [name for name in found if name]

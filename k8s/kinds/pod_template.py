@@ -1,45 +1,25 @@
-"""Pod templates of jobs: built from a spec, and parsed back into its fields.
-
-Parsing removes whatever it understands from a copy of the object, so that everything left, known or
-not, can be reported by name.
-"""
+"""Pod templates of jobs, from a spec."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from k8s import job_spec as job_specs
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import ParsedPart, drop_defaults, named, text_of
-from k8s.kinds.pod_code import add_code, default_pull_policy, parse_code
-from k8s.kinds.pods.command import command_of, fields_of_command
-from k8s.kinds.pods.env import Env, env_entries, env_sources, pop_env
-from k8s.kinds.pods.labels import ArenaChart, pod_metadata, pop_job_metadata, pop_pod_metadata
-from k8s.kinds.pods.placement import add_placement, pop_placement
-from k8s.kinds.pods.resources import add_resources, pop_resources
-from k8s.kinds.pods.volumes import add_volumes, pop_volumes
+from k8s.kinds.pod_code import add_code
+from k8s.kinds.pods.command import command_of
+from k8s.kinds.pods.env import Env, env_entries, env_sources
+from k8s.kinds.pods.labels import ArenaChart, pod_metadata
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.job_spec import JobSpec, PodToleration
 
 # Resource of pods that are placed by the links between GPUs.
 TOPOLOGY_RESOURCE = "aliyun.com/gpu"
-_POD_DEFAULTS: Manifest = {
-    "dnsPolicy": "ClusterFirst",
-    "schedulerName": "default-scheduler",
-    "securityContext": {},
-    "terminationGracePeriodSeconds": 30,
-}
-# Filled in by servers. Source: kubernetes `pkg/apis/core/v1/defaults.go`.
-_CONTAINER_DEFAULTS: Manifest = {
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-}
-_RESOURCE_FIELDS = ("gpus", "devices", "device_claim")
+_RDMA_DEVICE, _CLAIM = "rdma/hca", "devices"
+_SHARED_MEMORY = "/dev/shm"
+_HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +49,9 @@ def pod_template(spec: JobSpec, shape: PodShape, *, env: Env = (), job: JobSpec 
     if sources := env_sources(spec):
         container["envFrom"] = sources
     pod: Manifest = {"containers": [container]}
-    add_resources(pod, container, pod_spec)
-    add_volumes(pod, container, pod_spec)
-    add_placement(pod, pod_spec)
+    _add_resources(pod, container, pod_spec)
+    _add_volumes(pod, container, pod_spec)
+    _add_placement(pod, pod_spec)
     add_code(pod, container, pod_spec)
     meta = pod_metadata(job or spec, shape.app, shape.chart)
     return {"metadata": meta, "spec": pod} if meta else {"spec": pod}
@@ -92,137 +72,77 @@ def restarts(spec: JobSpec) -> str:
     return spec.restart_policy or ("OnFailure" if spec.retries else "Never")
 
 
-def pop_template(template: Manifest, container: str, job: Mapping[str, Any], *, env: Env = ()) -> ParsedPart:
-    """Remove from a pod template what a spec can express, and return it.
-
-    Args:
-        template: Modified.
-        container: Name of the kind's training container; the first container if none has it.
-        job: Fields read from the job's metadata.
-        env: Variables that the kind adds.
-    """
-    meta, pod = template.pop("metadata", None) or {}, template.pop("spec", None) or {}
-    containers = pod.pop("containers", None) or [{}]
-    main = next((each for each in containers if each.get("name") == container), containers[0])
-    sidecars = len(containers) - 1
-    drop_defaults(pod, _POD_DEFAULTS)
-    drop_defaults(main, _CONTAINER_DEFAULTS)
-    code = parse_code(pod, main, str(job["name"]), str(job["trainer"]))
-    parts = [
-        pop_pod_metadata(meta, job),
-        pop_resources(pod, main),
-        pop_volumes(pod, main),
-        pop_placement(pod),
-        _parse_container(main, container),
-    ]
-    fields = {name: value for part in parts for name, value in part.fields.items()}
-    known = job_specs.JobSpec(
-        trainer=str(job["trainer"]),
-        debuggable=code["debuggable"],
-        **{name: fields[name] for name in _RESOURCE_FIELDS},
-    )
-    parts.append(pop_env(main, known, env))
-    fields |= parts[-1].fields
-    fields |= {**code, "env": {**code.get("env", {}), **fields["env"]}}
-    if fields["gpu_topology"]:
-        fields |= _of_topology(fields)
-    lost = named(template) + [name for part in parts for name in part.lost]
-    if sidecars:
-        lost.append(f"{sidecars} sidecar{'s' if sidecars > 1 else ''}")
-    return ParsedPart(fields, lost + named(pod) + named(main))
-
-
-def pop_job(obj: Manifest) -> tuple[ParsedPart, Manifest]:
-    """Return the fields of a job's metadata, and a copy of its `spec`."""
-    obj = deepcopy(obj)
-    meta = pop_job_metadata(obj.pop("metadata", None) or {})
-    spec = obj.pop("spec", None) or {}
-    return ParsedPart(meta.fields, named(obj, "apiVersion", "kind", "status") + meta.lost), spec
-
-
-def unique(lost: Iterable[str]) -> tuple[str, ...]:
-    """Return the names without duplicates."""
-    return tuple(dict.fromkeys(lost))
-
-
-def _parse_container(main: Manifest, container: str) -> ParsedPart:
-    image = text_of(main.pop("image", ""))
-    drop_defaults(main, {"imagePullPolicy": default_pull_policy(image)})
-    lost = []
-    if main.pop("name", container) != container:
-        lost.append("name of the container")
-    command = [str(word) for word in main.pop("command", None) or ()]
-    if command:
-        command += [str(word) for word in main.pop("args", None) or ()]
-    elif not main.get("args"):
-        lost.append("command of the image")
-    fields = {
-        "image": image,
-        "pull_policy": text_of(main.pop("imagePullPolicy", "")),
-        "working_dir": text_of(main.pop("workingDir", "")),
-        **fields_of_command(command),
+def _add_resources(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
+    devices = {spec.gpu_resource: str(spec.gpus)} if spec.gpus else {}
+    devices |= spec.devices
+    if spec.rdma:
+        devices[_RDMA_DEVICE] = "1"
+        # Lets a process pin the memory that RDMA reads.
+        container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    limits = devices | _given(cpu=spec.cpu, memory=spec.memory)
+    requests = devices | _given(cpu=spec.cpu_request or spec.cpu, memory=spec.memory_request or spec.memory)
+    resources: Manifest = {
+        **({"limits": limits} if limits else {}),
+        **({"requests": requests} if requests else {}),
     }
-    return ParsedPart(fields, lost)
+    if spec.device_claim:
+        resources["claims"] = [{"name": _CLAIM}]
+        pod["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": spec.device_claim}]
+    if resources:
+        container["resources"] = resources
 
 
-def _of_topology(fields: Mapping[str, Any]) -> dict[str, Any]:
-    # GPU topology implies these fields.
-    found: dict[str, Any] = {"host_network": False}
-    if fields["gpu_resource"] == TOPOLOGY_RESOURCE:
-        found["gpu_resource"] = "nvidia.com/gpu"
-    if not fields["shared_memory"]:
-        found["shared_memory"] = "2Gi"
-    return found
+def _given(**amounts: str) -> dict[str, str]:
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
-class ParsedRole(NamedTuple):
-    """Role as read from an object."""
-
-    name: str
-    replicas: int | None
-    """None if the kind implies the number."""
-    fields: dict[str, Any]
-
-
-def fields_of_roles(parsed: Sequence[ParsedRole], *, is_elastic: bool = False) -> ParsedPart:
-    """Return the fields of the first role, with all roles and their differences as `roles`.
-
-    Elastic jobs have no roles: there differences are lost.
-    """
-    first = dict(parsed[0].fields)
-    devices = [each.fields["gpu_resource"] for each in parsed if each.fields["gpus"]]
-    first["gpu_resource"] = devices[0] if devices else first["gpu_resource"]
-    roles, lost = [], []
-    # Fields of a spec that a role may override.
-    differing = {each.name for each in fields(job_specs.Role)} - {"name", "replicas"}
-    first = _with_defaults(first, parsed)
-    for name, replicas, own_fields in parsed:
-        of_role = _with_defaults(own_fields, parsed)
-        other = {key for key, value in of_role.items() if value != first[key]}
-        if not of_role["gpus"]:
-            other.discard("gpu_resource")
-        own = set() if is_elastic else other & differing
-        roles.append(job_specs.Role(name, replicas, **{key: of_role[key] for key in own}))
-        lost += [f"{name}'s own {key.replace('_', ' ')}" for key in of_role if key in other - own]
-    first |= {"worker_image": "", "roles": () if is_elastic else tuple(roles)}
-    return ParsedPart(first, lost)
+def _add_volumes(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
+    # One volume per mount: a TrainJob's patches identify mounts by the volume's name.
+    mounts: list[Manifest] = []
+    volumes: list[Manifest] = []
+    for index, mount in enumerate(spec.mounts):
+        name = f"claim-{index}"
+        mounts.append({"name": name, "mountPath": mount.path})
+        if mount.sub_path:
+            mounts[-1]["subPath"] = mount.sub_path
+        if mount.is_read_only:
+            mounts[-1]["readOnly"] = True
+        volumes.append({"name": name, "persistentVolumeClaim": {"claimName": mount.claim}})
+    for index, host in enumerate(spec.host_mounts):
+        name = f"host-{index}"
+        mounts.append({"name": name, "mountPath": host.path})
+        volumes.append({"name": name, "hostPath": {"path": host.host_path}})
+    if spec.shared_memory:
+        mounts.append({"name": "dshm", "mountPath": _SHARED_MEMORY})
+        volumes.append({"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shared_memory}})
+    if mounts:
+        container["volumeMounts"] = mounts
+        pod["volumes"] = volumes
 
 
-def _with_defaults(role_fields: Mapping[str, Any], parsed: Sequence[ParsedRole]) -> dict[str, Any]:
-    # Roles may have different fields: the others get their defaults.
-    return {key: job_specs.JOB_FIELDS[key].default for each in parsed for key in each.fields} | dict(
-        role_fields
-    )
+def _add_placement(pod: Manifest, spec: JobSpec) -> None:
+    found: Manifest = {
+        "priorityClassName": spec.priority_class,
+        "schedulerName": spec.scheduler,
+        "nodeSelector": dict(spec.node_selector),
+        "affinity": _excluding_nodes(spec.excluded_nodes) if spec.excluded_nodes else None,
+        "tolerations": [_toleration(each) for each in spec.tolerations],
+        "hostNetwork": spec.host_network,
+        "dnsPolicy": "ClusterFirstWithHostNet" if spec.host_network else "",
+        "hostIPC": spec.host_ipc,
+        "hostPID": spec.host_pid,
+        "securityContext": None if spec.run_as_user is None else {"runAsUser": spec.run_as_user},
+        "imagePullSecrets": [{"name": name} for name in spec.pull_secrets],
+    }
+    pod.update({key: value for key, value in found.items() if value})
 
 
-def with_worker_image(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields; a worker role that only has an image of its own becomes `worker_image`."""
-    last = fields["roles"][-1] if fields["roles"] else None
-    if (
-        last is None
-        or last.image is None
-        or last != job_specs.Role("worker", last.replicas, image=last.image)
-    ):
-        return fields
-    others = tuple(role for role in fields["roles"][:-1] if role != job_specs.Role(role.name, role.replicas))
-    return {**fields, "roles": others, "worker_image": last.image}
+def _excluding_nodes(nodes: tuple[str, ...]) -> Manifest:
+    term = {"matchExpressions": [{"key": _HOSTNAME, "operator": "NotIn", "values": list(nodes)}]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"nodeAffinity": {required: {"nodeSelectorTerms": [term]}}}
+
+
+def _toleration(each: PodToleration) -> Manifest:
+    found = {"key": each.key, "operator": each.operator, "value": each.value, "effect": each.effect}
+    return {key: value for key, value in found.items() if value}

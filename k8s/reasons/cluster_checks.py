@@ -83,7 +83,7 @@ async def check_against_cluster(
         name_findings(client, kind.resource, spec.name, spec.namespace),
         *(_claim(client, spec, name) for name in _old_claims(spec)),
         *(_new_claim(client, spec, claim) for claim in spec.new_claims),
-        *(_needed(client, spec, each) for each in kind.needs(spec)),
+        *(_needed(client, spec, each) for each in kind.needs(manifest)),
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
         _limits(client, kind, spec, manifest),

@@ -53,7 +53,7 @@ async def _clone(console: Console, client: Client, ref: JobRef) -> None:
     except KubeError as error:
         console.notify(error.details, title=error.what, severity="error")
     else:
-        (prompt_for_job if made.is_form_compatible else prompt_for_manifest)(console, client, made)
+        (prompt_for_job if made.spec is not None else prompt_for_manifest)(console, client, made)
 
 
 def prompt_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
@@ -76,7 +76,7 @@ def prompt_for_job(console: Console, client: Client, like: Clone | None = None) 
 
 
 def prompt_for_manifest(console: Console, client: Client, like: Clone) -> None:
-    """Open the YAML of a job that the form cannot represent, to edit and create it."""
+    """Open the YAML of a job from which the form cannot be filled in, to edit and create it."""
     from tui.screens.documents.manifest import ManifestScreen
 
     screen = ManifestScreen(client, like, namespace=str(like.manifest["metadata"]["namespace"]))

@@ -6,14 +6,11 @@ Source: kubeflow/trainer v1.9.4, `pkg/apis/kubeflow.org/v1/common_types.go`; kub
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
-    ParsedPart,
     count_of,
-    drop_defaults,
-    named,
     nested,
     outcome_of_conditions,
     read_job,
@@ -76,23 +73,6 @@ def run_policy_of(spec: JobSpec, clean_pods: str, gang_size: int) -> Manifest:
         if spec.priority_class:
             policy["schedulingPolicy"]["priorityClass"] = spec.priority_class
     return policy
-
-
-def pop_run_policy(policy: Manifest, priority_class: str) -> ParsedPart:
-    """Remove from a run policy what a spec can express; it may repeat the `priority_class` of the pods."""
-    fields: dict[str, Any] = {
-        "retries": count_of(policy.pop("backoffLimit", 0)) or 0,
-        "clean_pods": str(policy.pop("cleanPodPolicy", None) or "None"),
-        "running_timeout_s": count_of(policy.pop("activeDeadlineSeconds", 0)) or 0,
-        "ttl_s": count_of(policy.pop("ttlSecondsAfterFinished", 0)) or 0,
-        "suspend": policy.pop("suspend", False) is True,
-    }
-    scheduling = policy.pop("schedulingPolicy", None) or {}
-    if scheduling.get("minAvailable"):
-        fields["gang"] = True
-        del scheduling["minAvailable"]
-    drop_defaults(scheduling, {"priorityClass": priority_class})
-    return ParsedPart(fields, named(policy) + named(scheduling, prefix="schedulingPolicy."))
 
 
 class OperatorPods:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from k8s import job_spec as job_specs
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
 from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, TAGGED, clean_pods
@@ -28,16 +27,14 @@ from k8s.kinds.kubeflow.mpi_run import (
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
-    drop_defaults,
     make_replica,
-    named,
     nested,
     read_job,
     replica_count,
     text_of,
     time_of,
 )
-from k8s.kinds.pod_template import job_object, pod_template, pop_job, pop_template, unique
+from k8s.kinds.pod_template import job_object, pod_template
 from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -93,25 +90,6 @@ class MPIJobV1Alpha1(CreatableKind):
             "template": template,
         }
         return job_object(self.resource, job_metadata(spec, MPI_CHART, queue_label=False), body)
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for an MPIJob like this one, and what it leaves out."""
-        meta, spec = pop_job(obj)
-        template = spec.pop("template", None) or {}
-        restart_policy = (template.get("spec") or {}).pop("restartPolicy", None) or "Always"
-        pod = pop_template(template, MPI_SHAPE.container, meta.fields, env=TAGGED)
-        drop_defaults(spec, {"launcherOnMaster": False})
-        job_spec = job_specs.JobSpec(
-            **meta.fields,
-            **pod.fields,
-            restart_policy="" if restart_policy == "Never" else restart_policy,
-            workers=replica_count(spec.pop("replicas", None)),
-            retries=count_of(spec.pop("backoffLimit", 0)) or 0,
-            clean_pods=str(spec.pop("cleanPodPolicy", None) or "All"),
-            mounts_on_launcher=spec.pop("mountsOnLauncher", False) is True,
-        )
-        lost = meta.lost + named(spec) + pod.lost
-        return job_spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v1alpha1, which has no conditions, only `launcherStatus`."""

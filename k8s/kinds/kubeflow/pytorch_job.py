@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from k8s import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
@@ -19,25 +19,18 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     REPLICA_INDEX,
     REPLICA_TYPE,
     OperatorPods,
-    pop_run_policy,
     read_kubeflow_job,
     replica_specs,
     run_policy_of,
 )
-from k8s.kinds.parse import ParsedPart, count_of, named, nested, ranks_from, replica_count
+from k8s.kinds.parse import count_of, nested, ranks_from, replica_count
 from k8s.kinds.pod_template import (
-    ParsedRole,
     PodShape,
-    fields_of_roles,
     job_object,
     pod_template,
-    pop_job,
-    pop_template,
     restarts,
-    unique,
-    with_worker_image,
 )
-from k8s.kinds.pods.env import DYNAMIC, pop_rendezvous, rendezvous_env
+from k8s.kinds.pods.env import DYNAMIC, rendezvous_env
 from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata
 from k8s.models.resources import Resource
 
@@ -48,7 +41,6 @@ if TYPE_CHECKING:
 MASTER_PORT = 23456
 PYTORCH_SHAPE = PodShape(container="pytorch", app="pytorchjob", chart=PYTORCH_CHART)
 _ROLES = ("Master", "Worker")
-_OLD_POLICY = ("cleanPodPolicy", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
 _ROLES = ("Master", "Worker")
@@ -102,27 +94,6 @@ class PyTorchJob(OperatorPods, CreatableKind):
         return job_object(
             self.resource, job_metadata(spec, PYTORCH_CHART), {**body, "pytorchReplicaSpecs": roles}
         )
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for a PyTorchJob like this one, and what it leaves out."""
-        meta, spec = pop_job(obj)
-        roles = spec.pop("pytorchReplicaSpecs", None) or {}
-        # Older operators have the fields of the run policy in `spec`.
-        policy = {key: spec.pop(key) for key in _OLD_POLICY if key in spec}
-        policy |= spec.pop("runPolicy", None) or {}
-        elastic = _pop_elastic_policy(spec.pop("elasticPolicy", None) or {})
-        restart_policy = "OnFailure" if policy.get("backoffLimit") else "Never"
-        pods, workers = _pop_roles(roles, restart_policy, meta.fields, is_elastic=bool(elastic.fields))
-        rules = pop_run_policy(policy, pods.fields["priority_class"])
-        nproc = str(spec.pop("nprocPerNode", None) or "auto")
-        is_number = nproc.isdecimal() and 0 < len(nproc) < 4 and int(nproc) > 0
-        processes = int(nproc) if is_number else max(1, pods.fields["gpus"])
-        found = {**meta.fields, **pods.fields, **rules.fields}
-        found |= elastic.fields or pop_rendezvous(found["env"], _endpoint(str(meta.fields["name"])))
-        found["gang"] = pods.fields["gang"] or rules.fields.get("gang", False)
-        lost = meta.lost + named(spec) + rules.lost + elastic.lost
-        lost += pods.lost + ([] if is_number or processes == 1 else [f"nprocPerNode {nproc}"])
-        return job_specs.JobSpec(**found, workers=workers, processes=processes), unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one runs with fewer pods than it requests."""
@@ -247,45 +218,5 @@ def _elastic_policy(spec: JobSpec) -> Manifest:
     return found
 
 
-def _pop_elastic_policy(policy: Manifest) -> ParsedPart:
-    # A policy without both bounds is reported as lost.
-    if not policy or not (isinstance(policy.get("minReplicas"), int) and policy.get("maxReplicas")):
-        return ParsedPart({}, ["elasticPolicy"] if policy else [])
-    backend = str(policy.pop("rdzvBackend", None) or DYNAMIC)
-    fields = {
-        "elastic_min": policy.pop("minReplicas"),
-        "elastic_max": policy.pop("maxReplicas"),
-        "rdzv_backend": "" if backend == DYNAMIC else backend,
-        "max_restarts": policy.pop("maxRestarts", None) or 0,
-    }
-    return ParsedPart(fields, named(policy, prefix="elasticPolicy."))
-
-
 def _endpoint(name: str) -> str:
     return f"{name}-master-0:{MASTER_PORT}"
-
-
-def _pop_roles(
-    roles: Manifest, restart_policy: str, job: Mapping[str, Any], *, is_elastic: bool
-) -> tuple[ParsedPart, int]:
-    taken: list[ParsedRole] = []
-    lost: list[str] = []
-    workers = 0
-    expected = "Worker" if is_elastic else "Master"
-    for role in [name for name in _ROLES if roles.get(name)] or [expected]:
-        part = roles.pop(role, None) or {}
-        count = replica_count(part.pop("replicas", None))
-        workers += count
-        policy = part.pop("restartPolicy", None) or "OnFailure"
-        fields, left = pop_template(part.pop("template", None) or {}, PYTORCH_SHAPE.container, job)
-        lost += left + named(part)
-        if not taken:
-            is_one_master = role == "Master" and count == 1 and not is_elastic
-            lost += [] if is_one_master or role == expected == "Worker" else ["no single master"]
-        taken.append(ParsedRole(role.lower(), None, {**fields, "restart_policy": policy}))
-    found = fields_of_roles(taken, is_elastic=is_elastic)
-    own = tuple(role for role in found.fields["roles"] if role != job_specs.Role(role.name))
-    fields = with_worker_image({**found.fields, "roles": own})
-    if fields["restart_policy"] == restart_policy:
-        fields["restart_policy"] = ""
-    return ParsedPart(fields, lost + found.lost + named(roles, prefix="role ")), max(1, workers)

@@ -12,21 +12,18 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from k8s import job_spec as job_specs
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
 from k8s.kinds.parse import (
     count_of,
-    drop_defaults,
     make_replica,
-    named,
     nested,
     ranks_from,
     replica_count,
     text_of,
 )
-from k8s.kinds.pod_template import PodShape, job_object, pod_template, pop_job, pop_template, unique
-from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env
+from k8s.kinds.pod_template import PodShape, job_object, pod_template
+from k8s.kinds.pods.env import rendezvous_env
 from k8s.kinds.pods.labels import job_metadata
 from k8s.models import Pod
 from k8s.models.resources import TRAINING_RUNTIMES, Resource
@@ -40,7 +37,6 @@ _TORCH_RUNTIME, _MPI_RUNTIME = "torch-distributed", "deepspeed-distributed"
 _GROUP = "trainer.kubeflow.org"
 # Prefix for a runtime in the job's namespace.
 _OF_NAMESPACE = "trainingruntime/"
-_REFERENCE = frozenset({"apiGroup", "kind", "name"})
 # Manager of our patch of the runtime.
 _MANAGER = "gpuconsole.dev/console"
 # Fields of a container, and their names in the trainer.
@@ -120,46 +116,12 @@ class TrainJob(CreatableKind):
             body["suspend"] = True
         return job_object(self.resource, job_metadata(spec), body)
 
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for a TrainJob like this one, and what it leaves out."""
-        meta, spec = pop_job(obj)
-        runtime = _pop_runtime(spec)
-        drop_defaults(spec, {"managedBy": "trainer.kubeflow.org/trainjob-controller"})
-        trainer = spec.pop("trainer", None) or {}
-        template, has_launcher = _pop_patch(spec)
-        pod = template.setdefault("spec", {})
-        container = (pod.get("containers") or [{}])[0]
-        pod["containers"] = [container]
-        container["name"] = TRAIN_SHAPE.container
-        for key, name in _TRAINER_FIELDS.items():
-            if name in trainer:
-                container[key] = trainer.pop(name)
-        command = [
-            str(word) for word in [*(container.get("command") or ()), *(trainer.pop("args", None) or ())]
-        ]
-        working_dir = ""
-        if tuple(command[: len(_IN_FOLDER)]) == _IN_FOLDER and len(command) > len(_IN_FOLDER):
-            working_dir, command = command[len(_IN_FOLDER)], command[len(_IN_FOLDER) + 1 :]
-        container |= {"command": command, "workingDir": working_dir}
-        found = pop_template(template, TRAIN_SHAPE.container, meta.fields)
-        fields = {**meta.fields, **found.fields}
-        fields |= pop_rendezvous(fields["env"], _endpoint(fields["name"]))
-        processes = count_of(trainer.pop("numProcPerNode", None)) or max(1, fields["gpus"])
-        is_mpi = has_launcher or runtime == _MPI_RUNTIME
-        fields |= {"slots": processes} if is_mpi else {"processes": processes}
-        fields["runtime"] = "" if runtime == (_MPI_RUNTIME if is_mpi else _TORCH_RUNTIME) else runtime
-        job_spec = job_specs.JobSpec(
-            **fields,
-            workers=replica_count(trainer.pop("numNodes", None)),
-            running_timeout_s=count_of(spec.pop("activeDeadlineSeconds", 0)) or 0,
-            suspend=spec.pop("suspend", False) is True,
-        )
-        lost = meta.lost + named(spec)
-        return job_spec, unique(lost + named(trainer, prefix="trainer.") + found.lost)
-
-    def needs(self, spec: JobSpec) -> tuple[NeededObject, ...]:
+    def needs(self, obj: Manifest) -> tuple[NeededObject, ...]:
         """Return its runtime: without it a TrainJob fails."""
-        return (NeededObject(*runtime_of(spec), "runtime"),)
+        reference = nested(obj, "spec", "runtimeRef")
+        kind = text_of(reference.get("kind")) or TRAINING_RUNTIMES[0].kind
+        known = (each for each in TRAINING_RUNTIMES if each.kind == kind)
+        return tuple(NeededObject(each, text_of(reference.get("name")), "runtime") for each in known)
 
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
         """Return unsupported fields; all keys of a Secret at once are one."""
@@ -181,7 +143,7 @@ class TrainJob(CreatableKind):
         trainer = nested(obj, "spec", "trainer")
         container = {"name": self.container, "resources": trainer.get("resourcesPerNode")}
         container |= {key: trainer[key] for key in ("image", "command", "args", "env") if trainer.get(key)}
-        node: Manifest = {"spec": {"containers": [container]}}
+        node = _patched(obj, container)
         processes = count_of(trainer.get("numProcPerNode")) or 0
         found = [
             make_replica(
@@ -211,6 +173,19 @@ class TrainJob(CreatableKind):
         return instance_in_set(pod)
 
 
+def _patched(obj: Manifest, container: Manifest) -> Manifest:
+    # The template of a node as far as the job itself tells it: the rest is its runtime's.
+    template: Manifest = {}
+    for patch in nested(obj, "spec").get("runtimePatches") or ():
+        for job in nested(patch, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs") or ():
+            if job.get("name") == "node":
+                template |= nested(job, "template", "spec", "template")
+    pod = nested(template, "spec")
+    for each in pod.get("containers") or ():
+        container = {**each, **container}
+    return {**template, "spec": {**pod, "containers": [container]}}
+
+
 def _progress(trainer_status: Mapping[str, Any]) -> str:
     # E.g. `61 %, 24 min left, loss 0.31`.
     found = []
@@ -237,17 +212,6 @@ def runtime_of(spec: JobSpec) -> tuple[Resource, str]:
     return of_cluster, spec.runtime or (_TORCH_RUNTIME if spec.slots is None else _MPI_RUNTIME)
 
 
-def _pop_runtime(spec: Manifest) -> str:
-    # A runtime of another kind stays.
-    reference = spec.get("runtimeRef") or {}
-    kinds = {kind.kind: prefix for kind, prefix in zip(TRAINING_RUNTIMES, ("", _OF_NAMESPACE), strict=True)}
-    prefix = kinds.get(text_of(reference.get("kind")) or TRAINING_RUNTIMES[0].kind)
-    if prefix is None or reference.get("apiGroup", _GROUP) != _GROUP or set(reference) - _REFERENCE:
-        return ""
-    spec.pop("runtimeRef", None)
-    return prefix + text_of(reference.get("name"))
-
-
 def _endpoint(name: str) -> str:
     return f"{name}-node-0-0.{name}:{_PORT}"
 
@@ -267,18 +231,3 @@ def _patch(template: Manifest) -> Manifest:
 def _runtime_patch(roles: tuple[str, ...], patch: Manifest) -> Manifest:
     jobs = [{"name": role, "template": {"spec": {"template": deepcopy(patch)}}} for role in roles]
     return {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
-
-
-def _pop_patch(spec: Manifest) -> tuple[Manifest, bool]:
-    # Returns our patch as a pod template, and whether it has a launcher; other patches stay.
-    patches = spec.get("runtimePatches") or ()
-    ours: Mapping[str, Any] = next((each for each in patches if each.get("manager") == _MANAGER), {})
-    jobs = nested(ours, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs") or ()
-    if not jobs:
-        return {}, False
-    found: Manifest = deepcopy(dict(nested(jobs[0], "template", "spec", "template")))
-    roles = tuple(str(each.get("name")) for each in jobs)
-    if {**ours, "time": ""} != {**_runtime_patch(roles, found), "time": ""}:
-        return {}, False
-    spec["runtimePatches"] = [each for each in patches if each is not ours]
-    return found, "launcher" in roles

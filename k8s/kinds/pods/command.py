@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from k8s.job_spec import JobSpec
@@ -74,19 +74,6 @@ def _split_line(line: str) -> tuple[str, ...]:
 def _is_shell(words: tuple[str, ...]) -> bool:
     is_option = re.fullmatch(r"-[a-z]*c", words[1]) is not None
     return PurePosixPath(words[0]).name in _SHELLS and is_option
-
-
-def fields_of_command(words: list[str]) -> dict[str, Any]:
-    """Return the fields of a spec for an argv."""
-    command = tuple(words)
-    found: dict[str, Any] = {"debug": command[: len(_ASLEEP)] == _ASLEEP}
-    if found["debug"]:
-        command = command[len(_ASLEEP) :]
-    found |= {"torchrun": False, "torchrun_options": (), "command": command}
-    if command[: len(_TORCHRUN)] == _TORCHRUN and ANY_PROGRAM in command:
-        options, program = _split(command[len(_TORCHRUN) :])
-        found |= {"torchrun": True, "torchrun_options": options, "command": program}
-    return found
 
 
 def _program(command: tuple[str, ...]) -> tuple[str, ...]:

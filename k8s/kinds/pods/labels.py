@@ -15,12 +15,10 @@ from k8s import job_spec as job_specs
 from k8s.job_spec.names import (
     LAUNCHER,
     LOG_DIR_ANNOTATION,
-    SUBMISSION_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
 )
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import ParsedPart, named, text_of
 
 if TYPE_CHECKING:
     from k8s.job_spec import JobSpec
@@ -87,57 +85,6 @@ def pod_metadata(spec: JobSpec, app: str, chart: ArenaChart | None = None) -> Ma
     return {key: value for key, value in found.items() if value}
 
 
-def pop_job_metadata(meta: Manifest) -> ParsedPart:
-    """Remove from a job's metadata what a spec can express; Arena's labels are dropped."""
-    labels = {str(key): str(value) for key, value in (meta.pop("labels", None) or {}).items()}
-    annotations = {str(key): str(value) for key, value in (meta.pop("annotations", None) or {}).items()}
-    fields: dict[str, Any] = {
-        "name": text_of(meta.pop("name", "")),
-        "namespace": text_of(meta.pop("namespace", "")) or "default",
-        "trainer": annotations.pop(TRAINER_ANNOTATION, ""),
-        "log_dir": annotations.pop(LOG_DIR_ANNOTATION, ""),
-        "queue": labels.pop(QUEUE_LABEL, ""),
-        "kube_queue": annotations.pop(_KUBE_QUEUE, "") == "true",
-    }
-    arena_user = annotations.pop(ARENA_USER, "")
-    fields["user"] = annotations.pop(USER_ANNOTATION, arena_user)
-    for made_anew in (_ARENA_GPUS, SUBMISSION_ANNOTATION):
-        annotations.pop(made_anew, None)
-    tensorboard = annotations.pop(TENSORBOARD_ANNOTATION, "")
-    fields |= {
-        "tensorboard": bool(tensorboard),
-        "tensorboard_image": "" if tensorboard == "true" else tensorboard,
-        "labels": _without_arena(labels, fields["name"]),
-        "annotations": annotations,
-    }
-    return ParsedPart(fields, named(meta))
-
-
-def pop_pod_metadata(meta: Manifest, job: Mapping[str, Any]) -> ParsedPart:
-    """Remove from a pod template's metadata whether it is in a gang or placed by topology.
-
-    `job` has the fields read from the job's metadata.
-    """
-    labels = {str(key): str(value) for key, value in (meta.pop("labels", None) or {}).items()}
-    annotations = meta.pop("annotations", None) or {}
-    if meta.get("name") == job["name"]:
-        del meta["name"]  # as Arena writes it: pods get names of their own
-    fields = {
-        "gang": bool(labels.pop(POD_GROUP, "")) and bool(labels.pop(POD_GROUP_SIZE, "")),
-        "gpu_topology": bool(labels.pop(GPU_TOPOLOGY, "")) and bool(labels.pop(GPU_TOPOLOGY_REPLICAS, "")),
-    }
-    labels = _without_arena(labels, job["name"])
-    if labels.get(MASTER_POD, "").startswith(f"{job['name']}-"):
-        del labels[MASTER_POD]
-    lost = [f"pod label {key}" for key, value in labels.items() if job["labels"].get(key) != value]
-    lost += [
-        f"pod annotation {key}"
-        for key, value in annotations.items()
-        if key not in (ARENA_USER, _ARENA_GPUS) and job["annotations"].get(key) != value
-    ]
-    return ParsedPart(fields, lost + named(meta, "creationTimestamp", prefix="pod "))
-
-
 def arena_uid(user: str) -> str:
     """Return Arena's label value for a user."""
     return hashlib.md5(user.encode(), usedforsecurity=False).hexdigest()
@@ -194,7 +141,8 @@ def _gpus(spec: JobSpec, chief: str) -> int:
     return job_specs.role_spec(spec, chief).gpus + (spec.workers - 1) * of_workers
 
 
-def _without_arena(labels: Mapping[str, str], name: str) -> dict[str, str]:
+def without_arena(labels: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return the labels of the job `name` without those that Arena gives every job."""
     for chart in (PYTORCH_CHART, MPI_CHART):
         if labels.get("app") == chart.app and labels.get("release") == name:
             written = ("app", "chart", "release", "heritage", "createdBy", ARENA_UID)

@@ -18,30 +18,21 @@ import msgspec
 from k8s import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
-    ParsedPart,
     count_of,
-    drop_defaults,
     make_replica,
-    named,
     nested,
     ranks_from,
     replica_count,
     text_of,
 )
 from k8s.kinds.pod_template import (
-    ParsedRole,
     PodShape,
-    fields_of_roles,
     job_object,
     pod_template,
-    pop_job,
-    pop_template,
     restarts,
-    unique,
-    with_worker_image,
 )
 from k8s.kinds.pods.command import ANY_PROGRAM, is_script, torchrun_program
-from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env, variable
+from k8s.kinds.pods.env import rendezvous_env, variable
 from k8s.kinds.pods.labels import job_metadata
 from k8s.kinds.t9k.t9k_job import OWNER_NAME, T9kPods, read_t9k_job, replica_specs
 from k8s.models import PodSpec, accelerators, convert
@@ -49,7 +40,7 @@ from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec, Mount
+    from k8s.job_spec import JobSpec
 
 T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
 RESTARTS = 3
@@ -124,36 +115,6 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
         if len({is_script(command) for command in commands}) > 1:
             found.setdefault("roles", "With torchrun, either all roles run Python scripts or none does.")
         return found
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for a PyTorchTrainingJob like this one, and what it leaves out."""
-        meta, spec = pop_job(obj)
-        torchrun = spec.pop("torchrunConfig", None) or {}
-        is_torchrun = torchrun.pop("enabled", False) is True
-        is_elastic = (spec.get("elastic") or {}).get("enabled") is True
-        roles = spec.pop("replicaSpecs", None) or []
-        pods, workers = _pop_replica_specs(roles, meta.fields, is_elastic=is_elastic)
-        parts = [meta, pods, _pop_policy(spec), _pop_tensorboard(spec, pods.fields["mounts"])]
-        fields = {name: value for part in parts for name, value in part.fields.items()}
-        if is_torchrun:
-            parts.append(_pop_torchrun(torchrun, fields))
-        else:
-            parts.append(ParsedPart(_pop_variables(fields["env"]), named(torchrun, prefix="torchrunConfig.")))
-        fields |= parts[-1].fields
-        elastic = spec.pop("elastic", None) or {}
-        lost = [name for part in parts for name in part.lost]
-        if (
-            elastic.pop("enabled", False) is True
-            and elastic.get("minReplicas")
-            and elastic.get("maxReplicas")
-        ):
-            fields |= {"elastic_min": elastic.pop("minReplicas"), "elastic_max": elastic.pop("maxReplicas")}
-            workers = replica_count(elastic.pop("expectedReplicas", workers))
-        fields.setdefault("processes", max(1, fields["gpus"]))
-        if fields["restart_policy"] == ("OnFailure" if fields["retries"] else "Never"):
-            fields["restart_policy"] = ""
-        lost += named(elastic, prefix="elastic.") + named(spec)
-        return job_specs.JobSpec(**fields, workers=workers), unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob, with T9k's phase and the minimum of an elastic one."""
@@ -276,105 +237,3 @@ def _tensorboard(spec: JobSpec) -> Manifest:
             found: Manifest = {"logDir": {"pvc": [{"name": mount.claim, "subPath": [str(path)]}]}}
             return found | ({"image": spec.tensorboard_image} if spec.tensorboard_image else {})
     return {}
-
-
-def _pop_tensorboard(spec: Manifest, mounts: tuple[Mount, ...]) -> ParsedPart:
-    # Only a TensorBoard that reads one folder of a mounted claim can be expressed.
-    tensorboard = spec.pop("tensorboardSpec", None) or {}
-    claims = (tensorboard.get("logDir") or {}).get("pvc") or [{}]
-    paths = claims[0].get("subPath") or [""]
-    mount = next((each for each in mounts if each.claim == claims[0].get("name")), None)
-    if not tensorboard or mount is None or len(claims) > 1 or len(paths) > 1:
-        return ParsedPart({}, ["tensorboardSpec"] if tensorboard else [])
-    log_dir = tensorboard.pop("logDir")
-    folder = PurePosixPath(text_of(paths[0]))
-    if mount.sub_path and folder.is_relative_to(mount.sub_path):
-        folder = folder.relative_to(mount.sub_path)
-    image = text_of(tensorboard.pop("image", ""))
-    fields = {
-        "tensorboard": True,
-        "tensorboard_image": image,
-        "log_dir": str(PurePosixPath(mount.path) / folder),
-    }
-    lost = named(log_dir, "pvc", prefix="logDir.") + named(claims[0], "name", "subPath", prefix="logDir.")
-    return ParsedPart(fields, lost + named(tensorboard, prefix="tensorboardSpec."))
-
-
-def _pop_policy(spec: Manifest) -> ParsedPart:
-    policy = spec.pop("runPolicy", None) or {}
-    mode = spec.pop("runMode", None) or {}
-    scheduler = spec.pop("scheduler", None) or {}
-    t9k = scheduler.pop("t9kScheduler", None) or {}
-    clean = {theirs: ours for ours, theirs in _CLEAN_PODS.items()}
-    retries = count_of(policy.pop("backoffLimit", RESTARTS))
-    fields: dict[str, Any] = {
-        "retries": RESTARTS if retries is None else retries,
-        "clean_pods": clean.get(text_of(policy.pop("cleanUpPolicy", "None")), "None"),
-        "running_timeout_s": count_of(policy.pop("activeDeadlineSeconds", 0)) or 0,
-        "queue": text_of(t9k.pop("queue", "")),
-    }
-    lost = named(policy) + named(scheduler, prefix="scheduler.") + named(t9k, prefix="t9kScheduler.")
-    for name, field in (("debug", "debug"), ("pause", "suspend")):
-        part = mode.pop(name, None) or {}
-        fields[field] = part.pop("enabled", False) is True
-        lost += named(part, prefix=f"runMode.{name}.")
-    lost += named(mode, prefix="runMode.")
-    return ParsedPart(fields, lost)
-
-
-def _pop_torchrun(torchrun: Manifest, fields: Mapping[str, Any]) -> ParsedPart:
-    # The words of the containers are torchrun's program.
-    options = [str(each) for each in torchrun.pop("extraOptions", None) or ()]
-    processes = str(torchrun.pop("procPerNode", None) or "1")
-    command = tuple(fields["command"])
-    is_packaged = bool(fields["trainer"]) and not options and command[:1] == ("-m",)
-    found: dict[str, Any] = {
-        "max_restarts": count_of(torchrun.pop("maxRestarts", 0)) or 0,
-        "rdzv_backend": text_of(torchrun.pop("rdzvBackend", "")),
-        "processes": int(processes) if processes.isdecimal() else max(1, fields["gpus"]),
-        "torchrun": not is_packaged,
-        "command": (*_PACKAGED, *command) if is_packaged else command,
-    }
-    if not is_script(command):
-        drop = options[-1:] == [ANY_PROGRAM]
-        options = options[:-1] if drop else options
-    found["torchrun_options"] = tuple(options)
-    return ParsedPart(found, named(torchrun, prefix="torchrunConfig."))
-
-
-def _pop_variables(env: dict[str, str]) -> dict[str, Any]:
-    # Variables of a command that starts its own processes.
-    found = pop_rendezvous(env, "")
-    if env.get(_PROCESSES, "").isdecimal() and 0 < int(env[_PROCESSES]) < 1025:
-        found["processes"] = int(env.pop(_PROCESSES))
-    return found
-
-
-def _pop_replica_specs(
-    roles: list[Manifest], job: Mapping[str, Any], *, is_elastic: bool
-) -> tuple[ParsedPart, int]:
-    taken: list[ParsedRole] = []
-    lost: list[str] = []
-    for role in roles or [{}]:
-        name = text_of(role.pop("type", "")) or "node"
-        count = replica_count(role.pop("replicas", None))
-        template = role.pop("template", None) or {}
-        drop_defaults(template.get("spec") or {}, {"restartPolicy": "Never"})
-        containers = (template.get("spec") or {}).get("containers") or [{}]
-        is_argued = "command" not in containers[0] and "args" in containers[0]
-        if is_argued:
-            containers[0]["command"] = containers[0].pop("args")
-        fields, left = pop_template(template, T9K_SHAPE.container, job)
-        fields["restart_policy"] = text_of(role.pop("restartPolicy", "")) or "Always"
-        taken.append(ParsedRole(name, count, fields))
-        lost += left + named(role)
-    found = fields_of_roles(taken, is_elastic=is_elastic)
-    fields, workers = found.fields, max(1, sum(each.replicas or 0 for each in taken))
-    names = [each.name for each in taken]
-    if is_elastic:
-        lost += [f"role {name}" for name in (names if names[0] != "node" else names[1:])]
-    if names == ["node"]:
-        fields["roles"] = ()
-    elif names == ["master", "worker"] and taken[0].replicas == 1:
-        fields = with_worker_image(fields)
-    return ParsedPart(fields, lost + found.lost), workers

@@ -13,6 +13,7 @@ from k8s.errors import Conflict, Forbidden, KubeError, NotFound, Unreachable
 from k8s.job_spec import SUBMISSION_ANNOTATION, JobSpec
 from k8s.jobs.create import JobRejected, check, create_job, delete_job, resource_of
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
+from k8s.kinds.carried_spec import SPEC_ANNOTATION
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS
 from k8s.text.yaml_writer import to_yaml
@@ -49,6 +50,7 @@ async def test_the_created_object_equals_the_shown_manifest(kind: CreatableKind)
     assert ref == JobRef("vision", "bert", kind.resource.kind, kind.resource.api_version)
     sent = json.loads(real.body)
     assert sent["metadata"]["annotations"].pop(SUBMISSION_ANNOTATION)
+    assert json.loads(sent["metadata"]["annotations"].pop(SPEC_ANNOTATION))["image"] == SPEC.image
     shown = yaml.safe_load(to_yaml(kind.manifest(SPEC)))
     shown["metadata"].setdefault("annotations", {})
     assert sent == shown

@@ -214,7 +214,7 @@ async def test_the_pods_of_a_clone_have_their_own_service(client: Client, store:
 async def test_a_job_from_git_is_cloned_with_a_copy_of_its_secret(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, GIT)
     found = clone(store.named(JOB), {"bert"})
-    assert not found.is_form_compatible, "the password is nowhere that the form could read it"
+    assert found.spec is None, "the password is nowhere that the form could read it"
     secret, _ = await copied_owned_objects(client, found.manifest, "bert", "vision")
     assert secret.manifest["metadata"]["name"] == "bert-2-git"
     assert secret.manifest["data"] == store.named("secrets/bert-git")["data"]

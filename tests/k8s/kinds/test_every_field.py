@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import yaml
 
-from k8s.job_spec import JOB_FIELDS, EnvSource, HostMount, JobSpec, Mount
+from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.text.yaml_writer import to_yaml
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND
-from tests.support.objects import Object
 from tests.support.openapi import schema_errors, schema_of
 
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
@@ -44,17 +42,6 @@ def test_a_field_changes_the_manifest_unless_the_kind_lacks_it(kind: CreatableKi
         if kind.manifest(spec_with(kind, name, without=True)) == kind.manifest(spec_with(kind, name))
     }
     assert same == set(EXAMPLES) & set(kind.lacks)
-
-
-@every_kind
-def test_a_field_is_read_back_from_the_manifest(kind: CreatableKind) -> None:
-    for name in EXAMPLES:
-        spec = spec_with(kind, name)
-        found, lost = kind.spec_from_manifest(json.loads(json.dumps(kind.manifest(spec))))
-        expected: dict[str, Any] = {each: JOB_FIELDS[each].default for each in kind.lacks}
-        if kind.word == "mpi" and spec.clean_pods == "None":
-            expected["clean_pods"] = "Running"  # workers that are kept would hold their GPUs
-        assert (name, found, lost) == (name, replace(spec, **expected), ())
 
 
 @every_kind
@@ -142,84 +129,3 @@ def test_only_a_multi_pod_batch_job_needs_a_service() -> None:
 
 
 PYTORCH, MPI = CREATABLE[0], MPIJob()
-SPEC = JobSpec(
-    name="a",
-    image="i",
-    command=("x",),
-    gpus=1,
-    cpu="1",
-    memory="1Gi",
-    env={"LR": "1"},
-    mounts=(Mount("c", "/c"),),
-    host_mounts=(HostMount("/nfs", "/n"),),
-    device_claim="big-gpu",
-)
-
-
-def pod_of(obj: Object) -> Any:
-    return obj["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-
-
-def asks(pod: Any, **requests: object) -> None:
-    pod["containers"][0]["resources"]["requests"] = requests
-
-
-def mounts(pod: Any, name: str) -> Any:
-    return next(each for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == name)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda pod: asks(pod, cpu="1000m", memory="1024Mi"),
-        lambda pod: asks(pod, cpu=1),
-        lambda pod: mounts(pod, "/n").update(readOnly=False),
-        lambda pod: mounts(pod, "/c").update(readOnly=False),
-    ],
-    ids=["other units", "a number", "a folder that is written", "a claim that is written"],
-)
-def test_equivalent_manifests_are_read_back_as_the_same_spec(change: Callable[[Any], None]) -> None:
-    obj = PYTORCH.manifest(SPEC)
-    change(pod_of(obj))
-    assert PYTORCH.spec_from_manifest(obj) == (SPEC, ())
-
-
-@pytest.mark.parametrize(
-    ("change", "lost"),
-    [
-        (lambda pod: mounts(pod, "/c").update(name="nowhere"), {"mount /c", "volume claim-0"}),
-        (lambda pod: pod["containers"][0]["env"].append({"name": "A", "value": "1", "other": 2}),
-         {"variable A's other"}),
-        (lambda pod: pod["resourceClaims"].append({"name": "second"}),
-         {"resourceClaims", "resources.claims"}),
-    ],
-    ids=["a mount of nothing", "a variable with more", "two claims of devices"],
-)  # fmt: skip
-def test_unsupported_manifest_changes_are_named_as_lost(
-    change: Callable[[Any], None], lost: set[str]
-) -> None:
-    obj = PYTORCH.manifest(SPEC)
-    change(pod_of(obj))
-    assert set(PYTORCH.spec_from_manifest(obj)[1]) == lost
-
-
-def test_an_mpi_gang_is_detected_by_pod_labels_or_scheduling_policy() -> None:
-    spec = JobSpec(name="a", image="i", command=("x",), workers=2, gang=True)
-    assert MPI.spec_from_manifest(MPI.manifest(spec))[0].gang
-    by_policy, by_pods = MPI.manifest(spec), MPI.manifest(spec)
-    for role in by_policy["spec"]["mpiReplicaSpecs"].values():
-        labels = role["template"]["metadata"]["labels"]
-        for key in [key for key in labels if key.startswith("pod-group")]:
-            del labels[key]
-    assert by_pods["spec"]["runPolicy"].pop("schedulingPolicy", None)
-    assert MPI.spec_from_manifest(by_policy)[0].gang
-    assert MPI.spec_from_manifest(by_pods)[0].gang
-    assert not MPI.spec_from_manifest(MPI.manifest(replace(spec, gang=False)))[0].gang
-
-
-def test_a_mount_that_only_the_launcher_has_is_named_as_lost() -> None:
-    spec = JobSpec(name="a", image="i", command=("x",), mounts=(Mount("c", "/c"),), mounts_on_launcher=True)
-    obj = MPI.manifest(spec)
-    launcher = obj["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
-    launcher["containers"][0]["volumeMounts"][0]["mountPath"] = "/else"
-    assert "the launcher's own mounts" in MPI.spec_from_manifest(obj)[1]

@@ -203,25 +203,6 @@ def test_a_launcher_without_the_volume_clones_nothing() -> None:
     assert "initContainers" not in launcher and len(worker["initContainers"]) == 1
 
 
-@every_fetching_kind
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"git_secret": "team", "sync_branch": "dev", "run_as_user": 1000},
-        {"git_secret": "key", "sync_source": "git@host.example:team/code.git"},
-        {"working_dir": "/work", "gpus": 1, "cpu": "4", "trainer": "ddp"},
-    ],
-)
-def test_a_git_clone_on_a_volume_is_read_back(kind: CreatableKind, change: dict[str, Any]) -> None:
-    spec = replace(SPEC, mounts_on_launcher=True, **change)
-    manifest = kind.manifest(spec)
-    found, lost = kind.spec_from_manifest(manifest)
-    assert lost == ()
-    assert (found.sync_mode, found.sync_path, found.mounts) == ("git", "/work/code", SPEC.mounts)
-    assert kind.manifest(found) == manifest
-
-
 def test_root_reads_the_key_that_only_root_may_read() -> None:
     spec = replace(SPEC, sync_source="git@host.example:a/b.git", git_secret="key")
     for user, mode in ((None, 0o400), (1000, 0o444)):

@@ -214,23 +214,6 @@ def test_a_t9k_tutorial_job_matches_its_file_except_for_known_differences() -> N
     assert unexplained(paths, OF_TUTORIAL) == set()
 
 
-def test_the_tutorials_file_is_read_as_the_same_job() -> None:
-    theirs = yaml.safe_load((FIXTURES / "t9k" / "job.yaml").read_text())
-    spec, lost = T9K.spec_from_manifest(theirs)
-    assert spec == replace(TUTORIAL, shared_memory="", retries=3)
-    assert lost == ("volume dshm", "name of the container", "tensorboardSpec.resources")
-
-
-@pytest.mark.parametrize("name", ["pytorch-dist", "pytorch-dist-git"])
-def test_a_job_that_arena_made_is_read_as_it_was_submitted(name: str) -> None:
-    spec, lost = PYTORCH.spec_from_manifest(of_arena(f"{name}.pytorchjob"))
-    submitted = DIST if name == "pytorch-dist" else GLOO
-    assert spec.env == {"gpus": "1", "workers": str(submitted.workers)}
-    for field in ("workers", "gpus", "image", "command", "mounts", "working_dir", "user", "pull_policy"):
-        assert getattr(spec, field) == getattr(submitted, field)
-    assert "annotation" not in " ".join(lost) and "label" not in " ".join(lost)
-
-
 def test_a_manifest_has_the_labels_and_annotations_that_arena_uses() -> None:
     """Source: kubeflow/arena v0.15.5, `pkg/training/trainer_pytorch.go`: `app` and `release`."""
     manifest = PYTORCH.manifest(DIST)

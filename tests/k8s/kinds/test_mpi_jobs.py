@@ -131,13 +131,6 @@ def test_a_v1_manifest_has_no_v2beta1_fields() -> None:
     assert set(body) == {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs"}
 
 
-def test_a_clean_pod_policy_directly_in_the_spec_is_read() -> None:
-    manifest = KIND.manifest(SPEC)
-    manifest["spec"]["cleanPodPolicy"] = manifest["spec"]["runPolicy"].pop("cleanPodPolicy")
-    spec, lost = KIND.spec_from_manifest(manifest)
-    assert (spec.clean_pods, lost) == ("Running", ())
-
-
 def test_a_v1_mpi_job_has_no_kueue_queue_label() -> None:
     manifest = KIND.manifest(JobSpec(name="a", image="i", command=("x",), queue="team-a"))
     assert "kueue.x-k8s.io/queue-name" not in manifest["metadata"]["labels"]

@@ -197,40 +197,6 @@ def test_the_packaged_trainers_are_found_before_the_users_modules(kind: Creatabl
         assert {"name": "trainer", "configMap": {"name": "bert-trainer"}} in pod["volumes"]
         mount = {"name": "trainer", "mountPath": "/opt/gpuconsole", "readOnly": True}
         assert mount in pod["containers"][0]["volumeMounts"]
-        read, lost = kind.spec_from_manifest(kind.manifest(spec))
-        assert kind.manifest(read) == kind.manifest(spec)
-        assert lost == ()
-
-
-ROUND_TRIPS = {
-    "git": replace(GIT, sync_branch="main", env={"GIT_SYNC_DEPTH": "1", "LR": "1"}),
-    "git of a secret": replace(GIT, git_secret="team", gpus=1, cpu="4"),
-    "git by ssh": replace(GIT, sync_source="git@host.example:a/b.git", git_secret="key", working_dir="/w"),
-    "rsync": replace(SPEC, sync_mode="rsync", sync_source="host::code", sync_image="mine:1"),
-    "git and a trainer": replace(GIT, trainer="ddp"),
-}
-
-
-@every_fetching_kind
-@pytest.mark.parametrize("name", ROUND_TRIPS)
-def test_a_job_is_read_back_into_the_fields_that_made_it(kind: CreatableKind, name: str) -> None:
-    spec = ROUND_TRIPS[name]
-    read, lost = kind.spec_from_manifest(kind.manifest(spec))
-    assert lost == ()
-    for field in ("sync_mode", "sync_source", "sync_branch", "git_secret", "sync_image", "env", "trainer"):
-        assert getattr(read, field) == getattr(spec, field), field
-    assert kind.manifest(read) == kind.manifest(spec)
-
-
-@pytest.mark.parametrize("spec", [
-    replace(SPEC, sync_mode="folder", sync_source="."),
-    replace(GIT, env={"GIT_SYNC_PASSWORD": "pw"}),
-    replace(SPEC, config_files=(ConfigFile("a", "/etc/a"),)),
-])  # fmt: skip
-def test_code_sources_missing_from_the_manifest_are_named_as_lost(spec: JobSpec) -> None:
-    kind = PyTorchJob()
-    read, lost = kind.spec_from_manifest(kind.manifest(spec))
-    assert read.sync_mode == "" and lost
 
 
 def test_only_the_git_sync_mode_has_credentials() -> None:

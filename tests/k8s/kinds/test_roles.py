@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import JobSpec, Role, problems_of
-from k8s.jobs.clone import clone
+from k8s.job_spec import JobSpec, Role
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.mpi_job import MPIJob
@@ -57,54 +56,6 @@ def test_with_torchrun_either_all_roles_run_python_scripts_or_none() -> None:
     assert T9K.unsupported(spec) == {"roles": expected}
     assert T9K.unsupported(replace(spec, torchrun=False)) == {}
     assert T9K.unsupported(replace(spec, command=("run", "it"))) == {}
-
-
-@pytest.mark.parametrize(
-    ("kind", "spec"),
-    [
-        (T9K, replace(SPEC, workers=6, roles=THREE)),
-        (T9K, replace(SPEC, torchrun=True, command=("train.py",), roles=(Role("a"), Role("b", gpus=1)))),
-        (T9K, replace(SPEC, roles=(Role("master"), Role("worker")))),
-        (T9K, replace(SPEC, roles=(Role("trainer"),))),
-        (T9K, replace(SPEC, worker_image="w:1")),
-        (T9K, replace(SPEC, roles=(Role("node", 1), Role("extra", image="e:1")))),
-        (PYTORCH, replace(SPEC, roles=(Role("master", gpus=0, cpu="1"), Role("worker", image="w:1")))),
-        (PYTORCH, replace(SPEC, roles=(Role("worker", command=("sh", "-c", "a\nb")),), worker_image="w:1")),
-        (PYTORCH, replace(SPEC, roles=(Role("worker", restart_policy="ExitCode"),))),
-        (MPI, replace(SPEC, roles=(Role("launcher", cpu="2"), Role("worker", restart_policy="OnFailure")))),
-        (MPI, replace(SPEC, roles=(Role("launcher", memory="2Gi"),), worker_image="w:1")),
-        (MPI, replace(SPEC, gpus=0, roles=(Role("worker", gpus=8, command=("sshd",)),))),
-    ],
-)
-def test_a_job_with_roles_is_cloned_exactly(kind: CreatableKind, spec: JobSpec) -> None:
-    assert {**problems_of(spec), **kind.unsupported(spec)} == {}
-    manifest = kind.manifest(replace(spec, suspend=False))
-    copy = clone(manifest, name="bert-2")
-    assert copy.spec is not None
-    assert (copy.lost, copy.is_form_compatible) == ((), True)
-    assert {**problems_of(copy.spec), **kind.unsupported(copy.spec)} == {}
-    assert kind.manifest(copy.spec) == copy.manifest
-    assert kind.manifest(replace(copy.spec, name="bert")) == manifest
-
-
-def test_the_gpu_resource_of_a_role_is_read_back_as_that_of_the_job() -> None:
-    spec = replace(SPEC, gpus=0, gpu_resource="amd.com/gpu", roles=(Role("worker", gpus=8),))
-    found, lost = PYTORCH.spec_from_manifest(PYTORCH.manifest(spec))
-    assert (found, lost) == (spec, ())
-
-
-def test_a_role_difference_that_no_role_line_supports_is_named_as_lost() -> None:
-    manifest = T9K.manifest(replace(SPEC, roles=(Role("master"), Role("worker"))))
-    manifest["spec"]["replicaSpecs"][1]["template"]["spec"]["hostNetwork"] = True
-    assert T9K.spec_from_manifest(manifest)[1] == ("worker's own host network",)
-
-
-def test_roles_of_an_elastic_job_are_named() -> None:
-    manifest = T9K.manifest(replace(SPEC, roles=(Role("master", gpus=1), Role("worker"))))
-    manifest["spec"]["elastic"] = {"enabled": True, "minReplicas": 2, "maxReplicas": 8, "expectedReplicas": 4}
-    spec, lost = T9K.spec_from_manifest(manifest)
-    assert (spec.roles, spec.elastic_max) == ((), 8)
-    assert lost == ("role master", "role worker", "worker's own gpus")
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ async def test_a_job_is_created_from_flags(run: CommandLine) -> None:
     sent = json.loads(asked.body)
     assert asked.query["fieldManager"] == "gpuconsole"
     assert sent["metadata"]["annotations"].pop("gpuconsole.dev/submission")
+    assert '"workers":3' in sent["metadata"]["annotations"].pop("gpuconsole.dev/spec")
     user = {"gpuconsole.dev/user": "li", "arena.kubeflow.org/username": "li"}
     assert sent["metadata"]["annotations"] == {**user, "requestGPUsOfJobOwner": "6"}
     labels = sent["metadata"]["labels"]

@@ -13,6 +13,7 @@ from k8s.jobs.clone import clone
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.jobs.run_folders import RunFolder
 from k8s.kinds import CREATABLE, JobRef
+from k8s.kinds.carried_spec import with_spec
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from tests.scripted.server import Answer, ScriptedCluster
@@ -112,7 +113,7 @@ def test_the_form_reports_the_folder_of_a_trainer() -> None:
 def test_a_form_clone_of_a_continued_job_starts_from_scratch() -> None:
     result = parsed()
     going_on = replace(result.spec, command=(*result.spec.command, "--resume", "must"))
-    state = FormModel("default", clone=clone(result.kind.manifest(going_on)))
+    state = FormModel("default", clone=clone(with_spec(result.kind.manifest(going_on), going_on)))
     assert state.result.problems == {}
     assert flag(state.result, "resume") == ""
     assert flag(state.result, "checkpoint-dir") != flag(result, "checkpoint-dir")

@@ -69,8 +69,10 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
 
 async def test_the_notice_explains_the_missing_form_and_references_to_the_old_name() -> None:
     async with opened() as it:
-        assert it.notice.startswith("The form cannot express command of the image, hostAliases.")
-        assert it.notice.endswith("Still refers to bert in: for.")
+        assert it.notice == (
+            "The form cannot be filled in: this PyTorchJob carries no spec of gpuconsole. "
+            "Edit its YAML, then create it. Still refers to bert in: for."
+        )
         assert "name: bert-2" in it.lines.text
         assert "nodeSelector" in it.lines.text
         assert it.lines.has_focus
@@ -84,7 +86,7 @@ async def test_a_kind_without_form_fields_shows_instructions_and_a_create_button
         "spec": {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": {}}}]},
     }
     async with opened(obj=job_set) as it:
-        assert it.notice == "The form has no fields for a JobSet: edit its YAML, then create it."
+        assert it.notice == "The form has no fields for a JobSet. Edit its YAML, then create it."
         button = it.screen.query_one("#create", Button)
         assert str(button.label) == "Create" and not button.has_class("-busy")
         await it.pilot.press("ctrl+o")

@@ -1,12 +1,8 @@
-"""Check the objects of a file before any of them is created.
-
-A job's manifest is parsed as the form parses it; parts it does not understand are left to the server.
-"""
+"""Check the objects of a file before any of them is created, jobs by what their pods request."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,6 +11,7 @@ from k8s.errors import Conflict, Forbidden, Invalid, NotFound
 from k8s.job_spec import JobSpec, wants_gpus
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
+from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.reasons.cause import Cause
 from k8s.reasons.cluster_checks import volume_findings
@@ -72,8 +69,7 @@ def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind,
     if kind is None or not isinstance(name, str) or not name:
         return None
     try:
-        spec, _ = kind.spec_from_manifest(deepcopy(manifest))
-        kind.replicas(manifest)
+        spec = spec_of_pods(kind, manifest)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
     home = str(manifest["metadata"].get("namespace") or namespace)
@@ -85,7 +81,6 @@ def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
         spec,
         mounts=tuple(each for each in spec.mounts if (CLAIMS, each.claim) not in made),
         pull_secrets=tuple(name for name in spec.pull_secrets if (SECRETS, name) not in made),
-        git_secret="" if (SECRETS, spec.git_secret) in made else spec.git_secret,
         env_from=tuple(
             each
             for each in spec.env_from

@@ -209,8 +209,8 @@ class FormModel:
 
     def _lost(self, clone: Clone, spec: JobSpec) -> str:
         parsed = self.result.spec
-        lacks = {} if clone.kind is None else clone.kind.lacks
-        names = [field.name for field in fields(spec) if field.name not in (*_NOT_COMPARED, *lacks)]
+        left_out = {*_NOT_COMPARED, *self.result.hidden}
+        names = [field.name for field in fields(spec) if field.name not in left_out]
         changed = [name for name in names if getattr(spec, name) != getattr(parsed, name)]
         lost = [*clone.lost, *(name.replace("_", " ") for name in changed if getattr(spec, name))]
         added = [
@@ -326,23 +326,6 @@ class FormModel:
         changed = [key for key in filled if values.get(key) != filled[key]]
         message = f"Template {template.name} set {labels(changed) or 'nothing new'}."
         return f"{message} Kept your own: {labels(user_keys)}." if user_keys else message
-
-    def fill_in(self, found: Clone) -> str:
-        """Replace the values by those of a job; return a sentence about what is left out.
-
-        Raises:
-            ValueError: The job has no spec that the form can express.
-        """
-        if found.spec is None:
-            raise ValueError("no spec")
-        given = values_from_spec(found.spec, found.kind or CREATABLE[0])
-        self._set_by_user |= set(given)
-        self._before_template = {}
-        self._server_errors.clear()
-        self._clone = found
-        self.values = {**given, "namespace": given["namespace"] or self.values["namespace"]}
-        self._recompute()
-        return self._lost(found, found.spec)
 
     def load_draft(self, values: Mapping[str, str]) -> None:
         """Fill in the values of a saved draft."""

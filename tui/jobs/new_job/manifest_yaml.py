@@ -119,22 +119,24 @@ def read_manifest(text: str) -> Manifest:
 
 
 def read_job(text: str) -> tuple[Manifest, list[str]]:
-    """Return the first job among the objects of a text, and the names of the other jobs.
+    """Return the first job among the objects of a text, and the titles of the other objects.
 
     Raises:
         ValueError: The text has no job; the message says what is wrong and where.
     """
     known = {(kind.resource.kind, kind.resource.api_version) for kind in KINDS}
     found = _objects(text)
-    jobs = [
-        _checked(obj)
-        for obj in found
-        if isinstance(obj, dict) and (obj.get("kind"), obj.get("apiVersion")) in known
-    ]
-    if jobs:
-        return jobs[0], [str(each["metadata"]["name"]) for each in jobs[1:]]
-    kinds = ", ".join(str(obj.get("kind")) for obj in found if isinstance(obj, dict))
+    objects = [obj for obj in found if isinstance(obj, dict)]
+    job = next((obj for obj in objects if (obj.get("kind"), obj.get("apiVersion")) in known), None)
+    if job is not None:
+        return _checked(job), [_title(obj) for obj in objects if obj is not job]
+    kinds = ", ".join(str(obj.get("kind")) for obj in objects)
     raise ValueError(f"There is no job in it{f', but {kinds}' if kinds else ''}.")
+
+
+def _title(obj: Manifest) -> str:
+    meta = obj.get("metadata")
+    return f"{obj.get('kind')} {meta.get('name', '') if isinstance(meta, dict) else ''}".rstrip()
 
 
 def items_of(obj: Any) -> list[Any]:

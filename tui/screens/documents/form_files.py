@@ -1,4 +1,4 @@
-"""Drafts, imports and git credentials of the new-job form, each with its dialog."""
+"""Drafts, files and git credentials of the new-job form, each with its dialog."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from textual.app import App
@@ -141,34 +142,27 @@ async def is_done(step: Callable[[], Awaitable[str]], notice: Notice) -> bool:
     return bool(message)
 
 
-async def import_job(app: App[object], model: FormModel) -> str:
-    """Ask for a file and fill in the form from its job; return a message, empty if the user cancelled."""
-    details = "A YAML file with a job of a kind that the form supports. It replaces all values in the form."
-    imported: list[tuple[Clone, list[str]]] = []
+async def ask_for_manifest(app: App[object], user: str) -> tuple[Clone, str] | None:
+    """Ask for a file; return its job and a message about it, or None if the user cancelled."""
+    details = "A YAML file with a job, which is shown as YAML to be edited and created."
+    opened: list[tuple[Clone, str]] = []
 
     async def find_problem(name: str) -> str:
         try:
-            imported[:] = [await asyncio.to_thread(_read_job, name, model.user)]
+            opened[:] = [await asyncio.to_thread(_read_job, name, user)]
         except FileProblem as error:
             return str(error)
         return ""
 
-    dialog = TextPromptScreen("Import which file?", details, verb="import", find_problem=find_problem)
-    if not (name := await app.push_screen_wait(dialog)):
-        return ""
-    found, others = imported[0]
-    lost = model.fill_in(found)
-    left = (
-        f"Left out: {', '.join(others)}; gpuconsole submit -f creates every job of a file. " if others else ""
-    )
-    return f"Imported {found.source} from {name}. {left}{lost}".strip()
+    dialog = TextPromptScreen("Open which file?", details, verb="open", find_problem=find_problem)
+    return opened[0] if await app.push_screen_wait(dialog) else None
 
 
-def _read_job(name: str, user: str) -> tuple[Clone, list[str]]:
-    """Return the job of a file, and the names of its other jobs.
+def _read_job(name: str, user: str) -> tuple[Clone, str]:
+    """Return the job of a file, and a message that names its other objects.
 
     Raises:
-        FileProblem: The file cannot be read, or has no job that the form supports.
+        FileProblem: The file cannot be read, or has no job.
     """
     try:
         obj, others = read_job(_read(expand_home(name)))
@@ -179,11 +173,10 @@ def _read_job(name: str, user: str) -> tuple[Clone, list[str]]:
         raise FileProblem(str(error)) from error
     except ValueError as error:
         raise FileProblem(f"{name}: {error}") from error
-    if found.spec is None:
-        raise FileProblem(
-            f"{name}: the form cannot create a {found.resource.kind}; use gpuconsole submit -f."
-        )
-    return found, list(others)
+    message = f"{found.source} from {name}."
+    if others:
+        message += f" Left out: {', '.join(others)}; gpuconsole submit -f creates every object of a file."
+    return replace(found, source=""), message
 
 
 def _read(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Editor of a manifest to create, for clones that the form cannot represent."""
+"""Editor of a manifest to create: of a file, or of a job from which the form cannot be filled in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tui.jobs.new_job.manifest_yaml import read_manifest
 from tui.keys import NEW_JOB
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
-from tui.text.format import plural
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import CreateBar, Notice
@@ -32,16 +31,24 @@ KEYS = tuple(key for key in NEW_JOB if key.action in ("create", "dry_run", "leav
 
 
 class ManifestScreen(SubmitScreen):
-    """Editor for the YAML of a clone before it is created."""
+    """Editor for the YAML of a job before it is created."""
 
     CSS_PATH: ClassVar = ["submit.tcss", "manifest.tcss"]
     AUTO_FOCUS: ClassVar[str] = "TextAreaField"
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS)
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
 
-    def __init__(self, client: Client, clone: Clone, *, namespace: str) -> None:
-        """Edit the manifest of `clone`, to be created in `namespace` unless it names another."""
+    def __init__(self, client: Client, clone: Clone, *, namespace: str, notice: str = "") -> None:
+        """Edit the manifest of `clone`, to be created in `namespace` unless it names another.
+
+        Args:
+            client: The cluster.
+            clone: The job; without a source, it is not copied from the cluster.
+            namespace: The default namespace.
+            notice: Shown above the YAML; empty for the reason why it is YAML.
+        """
         super().__init__()
+        self._notice = notice
         self._client = client
         self._clone = clone
         self._namespace = namespace
@@ -50,7 +57,10 @@ class ManifestScreen(SubmitScreen):
     def compose(self) -> ComposeResult:
         """Lay out the notice, the YAML, and the button."""
         yield StatusLine().data_bind(ManifestScreen.snapshot)
-        yield Label(f"New job, clone of {sanitize(self._clone.source)}", id="title", markup=False)
+        source = self._clone.source
+        yield Label(
+            f"New job, clone of {sanitize(source)}" if source else "New job", id="title", markup=False
+        )
         yield Notice()
         yield TextAreaField(show_line_numbers=True, id="manifest")
         yield CreateBar()
@@ -59,12 +69,8 @@ class ManifestScreen(SubmitScreen):
     def on_mount(self) -> None:
         """Explain why this is YAML, and point out where the original's name remains."""
         clone = self._clone
-        minor = len(clone.lost) - len(clone.significant_losses)
-        others = f" and {plural(minor, 'minor field')}" if minor else ""
-        why = f"The form has no fields for a {clone.resource.kind}: edit its YAML, then create it."
-        if clone.significant_losses:
-            why = f"The form cannot express {', '.join(clone.significant_losses)}{others}."
-        self.query_one(Notice).show(f"{why} {clone.mentions_text}".strip(), is_error=False)
+        why = f"{clone.why_yaml} Edit its YAML, then create it. {clone.mentions_text}".strip()
+        self.query_one(Notice).show(self._notice or why, is_error=False)
         editor = self.query_one(TextAreaField)
         editor.load_text(to_yaml(clone.manifest))
         self._text = editor.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ from tui.jobs.new_job.volume import inspect_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.documents.form_files import (
     FormDrafts,
-    import_job,
+    ask_for_manifest,
     is_done,
     prompt_git_credentials,
 )
@@ -42,6 +42,7 @@ from tui.screens.documents.form_requests import (
     PassedDryRun,
     form_submission,
 )
+from tui.screens.documents.manifest import ManifestScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field, field_around
@@ -84,7 +85,7 @@ class NewJobScreen(SubmitScreen):
             state_folder: Folder for the draft and the last image.
             user: Who submits, for the job's annotations.
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
-            clone: The job to start from, if its spec fits the form.
+            clone: The job to start from, which has a spec.
             templates_folder: Folder with the user's own templates; None for no folder.
             links: GPU links by node, as far as known; the form adds to it.
             check_times: Intervals between checks by the cluster.
@@ -243,21 +244,30 @@ class NewJobScreen(SubmitScreen):
         if problems := await self._suggestions.load_templates(self.query_one(JobFields)):
             self.query_one(Notice).show("\n".join(problems))
 
-    def action_import(self) -> None:
-        """Ask for a file, and fill in the form from the job in it."""
-        self._with_file(lambda: import_job(self.app, self.model))
+    @work(exclusive=True, group="files")
+    async def action_import(self) -> None:
+        """Ask for a file, and open its job as YAML; close with the job if it is created."""
+        if (opened := await ask_for_manifest(self.app, self.model.user)) is None:
+            return
+        found, notice = opened
+        named = found.manifest["metadata"].get("namespace") or self.model.values["namespace"].strip()
+        screen = ManifestScreen(self._client, found, namespace=str(named or "default"), notice=notice)
 
-    def action_git_credentials(self) -> None:
-        """Ask for user and password of the repository."""
-        self._with_file(lambda: prompt_git_credentials(self.app, self.model))
+        def show(snapshot: ClusterSnapshot) -> None:
+            screen.snapshot = snapshot
+
+        screen.watch(self, "snapshot", show)
+        ref = await self.app.push_screen_wait(screen)
+        if ref is not None:
+            if self.model.is_dirty:
+                await self._drafts.save(self.query_one(Notice))
+            self.close(ref)
 
     @work(exclusive=True, group="files")
-    async def _with_file(self, doing: Callable[[], Awaitable[str]]) -> None:
-        if await is_done(doing, self.query_one(Notice)):
+    async def action_git_credentials(self) -> None:
+        """Ask for user and password of the repository."""
+        if await is_done(lambda: prompt_git_credentials(self.app, self.model), self.query_one(Notice)):
             self._show_model()
-            self._save_draft()
-            self._load_choices()
-            self._load_templates()
 
     @work(exclusive=True, group="claims")
     async def _load_choices(self) -> None:

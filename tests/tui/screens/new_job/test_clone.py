@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE
+from k8s.kinds.carried_spec import with_spec
 from tests.tui.screens.new_job.world import ECHO, form, sandbox
 
 
@@ -25,13 +27,11 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
         labels={"team": "x"},
         cpu="lots",
     )
-    obj = CREATABLE[0].manifest(like)
-    obj["metadata"]["annotations"] = {"note": "x"}
-    for role in obj["spec"]["pytorchReplicaSpecs"].values():
-        role["template"]["spec"]["terminationGracePeriodSeconds"] = 60
+    obj = with_spec(CREATABLE[0].manifest(like), like)
+    obj["metadata"]["annotations"]["note"] = "x"
     async with form(tmp_path, ECHO, clone=clone(obj)) as it:
         assert it.field("name").value == "bert-5"
-        assert it.notice == "Not carried over: terminationGracePeriodSeconds."
+        assert it.notice == "Not carried over: annotation note."
         assert it.field("env").value == "A=1"
         await it.press("ctrl+o")
         assert it.focused_key == "cpu", "a wrong field that is folded away is unfolded"
@@ -45,5 +45,6 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
         assert it.master["command"] == ["python", "x.py"]
         assert "workingDir" not in it.master, "where its claim is mounted says nothing of where it ran"
         assert [each["mountPath"] for each in it.master["volumeMounts"]][:2] == ["/data", "/scratch"]
-        labels, annotations = made["metadata"]["labels"], made["metadata"]["annotations"]
-        assert (labels["team"], labels["release"], annotations["note"]) == ("x", "bert-5", "x")
+        labels = made["metadata"]["labels"]
+        assert (labels["team"], labels["release"]) == ("x", "bert-5")
+        assert clone(made).spec == replace(like, name="bert-6", cpu=""), "it carries its spec too"

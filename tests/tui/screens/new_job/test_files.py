@@ -12,6 +12,9 @@ from k8s.kinds import CREATABLE
 from k8s.text.yaml_writer import to_yaml
 from tests.tui.screens.new_job.world import ECHO, Form, form
 from tui.screens.dialogs.text_prompt import TextPromptScreen
+from tui.screens.documents.manifest import ManifestScreen
+from tui.widgets.form.fields import TextAreaField
+from tui.widgets.form.job_fields import Notice
 
 
 async def answer(it: Form, key: str, text: str) -> None:
@@ -21,10 +24,17 @@ async def answer(it: Form, key: str, text: str) -> None:
     await it.pilot.press(*text, "enter")
 
 
-async def import_file(it: Form, path: Path) -> None:
-    before = it.notice
+async def open_file(it: Form, path: Path) -> str:
+    """Open a file as YAML, and return the notice above it."""
     await answer(it, "f3", str(path))
-    await it.until(lambda: it.notice not in ("", "✕ ", before))
+    await it.until(lambda: isinstance(it.app.screen, ManifestScreen))
+    await it.pilot.pause()
+    return str(it.app.screen.query_one(Notice).content)
+
+
+def manifest(name: str) -> dict[str, object]:
+    spec = JobSpec(name=name, namespace="vision", image="i:1", command=("sh", "-c", "x"))
+    return CREATABLE[0].manifest(spec)
 
 
 @pytest.mark.slow
@@ -51,19 +61,7 @@ async def test_own_templates_are_offered_and_fill_the_form(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-async def test_a_file_fills_the_form_and_one_without_a_job_changes_nothing(tmp_path: Path) -> None:
-    def manifest(name: str, workers: int = 1) -> dict[str, object]:
-        spec = JobSpec(name=name, namespace="vision", image="i:1", command=("sh", "-c", "x"), workers=workers)
-        return CREATABLE[0].manifest(spec)
-
-    like, jobs = manifest("bert-3", workers=3), [manifest("bert-4"), manifest("bert-5")]
-    for role in like["spec"]["pytorchReplicaSpecs"].values():  # type: ignore[index]
-        role["template"]["spec"]["dnsPolicy"] = "None"
-    path = tmp_path / "job.yaml"
-    kubectl_list = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": jobs}
-    (tmp_path / "list.yaml").write_text(to_yaml(kubectl_list))
-    (tmp_path / "several.yaml").write_text("---\n".join(map(to_yaml, jobs)))
-    path.write_text("kind: ConfigMap\napiVersion: v1\n---\n" + to_yaml(like))
+async def test_a_file_without_a_job_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     (tmp_path / "b.yaml").write_text("kind: ConfigMap\napiVersion: v1\n")
     (tmp_path / "c.yaml").write_text("")
@@ -81,12 +79,28 @@ async def test_a_file_fills_the_form_and_one_without_a_job_changes_nothing(tmp_p
             await it.pilot.press("escape")
             await it.until(lambda: it.app.screen is it.screen)
             assert not it.screen.model.is_dirty
-        await import_file(it, path)
-        assert it.field("name").value == "bert-3" and it.field("workers").value == "3"
-        assert it.field("command").value == "x"
-        assert it.notice.startswith(f"Imported bert-3 from {path}. Not carried over: dnsPolicy")
-        for name in ("list.yaml", "several.yaml"):
-            await import_file(it, tmp_path / name)
-            assert it.field("name").value == "bert-4"
-            assert name in it.notice
-            assert "Left out: bert-5; gpuconsole submit -f creates every job of a file." in it.notice
+        assert it.posted == []
+
+
+@pytest.mark.slow
+async def test_the_job_of_a_file_is_edited_as_yaml_and_created(tmp_path: Path) -> None:
+    jobs = [manifest("bert-4"), manifest("bert-5")]
+    config_map = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "settings"}}
+    kubectl_list = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": jobs}
+    (tmp_path / "list.yaml").write_text(to_yaml(kubectl_list))
+    (tmp_path / "several.yaml").write_text("---\n".join(map(to_yaml, (config_map, *jobs))))
+    async with form(tmp_path / "state", ECHO) as it:
+        notice = await open_file(it, tmp_path / "list.yaml")
+        assert "Left out: PyTorchJob bert-5; gpuconsole submit -f" in notice
+        await it.pilot.press("escape")
+        await it.until(lambda: it.app.screen is it.screen)
+        await it.write("image", "mine:1")
+        notice = await open_file(it, tmp_path / "several.yaml")
+        assert "Left out: ConfigMap settings, PyTorchJob bert-5; gpuconsole submit -f" in notice
+        editor = it.app.screen.query_one(TextAreaField)
+        editor.load_text(editor.text.replace("image: i:1", "image: i:2"))
+        await it.pilot.press("ctrl+o", "enter")
+        await it.until(lambda: it.app.results != [])
+        assert [ref.name for ref in it.app.results if ref is not None] == ["bert-4"]
+        assert it.master["image"] == "i:2"
+        assert not it.posted[0]["metadata"].get("labels", {}).get("gpuconsole.dev/job")
