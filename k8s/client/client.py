@@ -1,4 +1,4 @@
-"""All access to a cluster: requests, watches, logs and exec.
+"""All access to a cluster: requests, watches, logs and exec; its version, and the user's name.
 
 Bodies are returned raw or as JSON; errors are `k8s.errors`. Requests that change the cluster are
 sent once; `k8s.client.connection` has the retries and the rate limit.
@@ -27,12 +27,14 @@ from k8s.client.transport import (
     query_of,
     read_answer,
     translated,
+    without_credentials,
 )
-from k8s.errors import Invalid
+from k8s.errors import Invalid, KubeError, NotFound, NotKubernetes
 from k8s.models.resources import PODS, Resource
 
 if TYPE_CHECKING:
     import aiohttp
+
 
 # Longest wait for an answer that is not a stream.
 REQUEST_S = 30.0
@@ -432,3 +434,55 @@ class Client:
                 response = await self._connection.send(method, path, doing, **request)
                 with closing(response):
                     return await read_answer(response.content, doing, most_bytes)
+
+
+# Anyone may read it, and it costs the server nothing.
+VERSION = "/version"
+
+
+async def fetch_username(client: Client) -> str:
+    """Fetch the API's name for the user and store it in the client's config.
+
+    If the API does not say, it is `ClusterConfig.known_username`.
+
+    Source: SelfSubjectReview, since Kubernetes 1.26; v1 since 1.28.
+    """
+    config = client.config
+    for version in () if config.username else ("v1", "v1beta1", "v1alpha1"):
+        resource = Resource(
+            "authentication.k8s.io", version, "selfsubjectreviews", "SelfSubjectReview", is_namespaced=False
+        )
+        review = {"apiVersion": resource.api_version, "kind": resource.kind}
+        try:
+            status = (await client.create(resource, review, is_urgent=False)).get("status")
+        except NotFound:
+            continue
+        except KubeError:
+            break
+        user = status.get("userInfo") if isinstance(status, dict) else None
+        config.username = str(user.get("username") or "") if isinstance(user, dict) else ""
+        break
+    config.username = config.known_username
+    return config.username
+
+
+async def fetch_version(client: Client) -> dict[str, Any]:
+    """Fetch the server's version, as in `gitVersion` and `major`.
+
+    Raises:
+        NotKubernetes: Something other than a Kubernetes API answered.
+        KubeError: The server did not answer, or refused.
+    """
+    try:
+        answer = await client.get_json(VERSION, doing="ask for the server's version")
+    except KubeError as error:
+        if not error.is_foreign:
+            raise
+        answer = {}
+    if answer.get("gitVersion") or answer.get("major"):
+        return answer
+    raise NotKubernetes(
+        "This address answers, but it is not a Kubernetes API.",
+        f"{without_credentials(client.config.host)}{VERSION} reports no Kubernetes version.",
+        "Check the server's address in the kubeconfig.",
+    )

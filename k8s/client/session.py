@@ -1,6 +1,8 @@
-"""aiohttp's connections to one server, with detection of dead peers.
+"""aiohttp's connections to one server, with detection of dead peers, and channels on a websocket.
 
-The one place that imports aiohttp for its client: see `_import_aiohttp`.
+The one place that imports aiohttp for its client: see `_import_aiohttp`. Commands in containers and forwarded
+ports use numbered channels: the first byte of a message is the channel. Source: "websocket" in
+k8s.io/apimachinery/pkg/util/remotecommand, and wsstream beside it.
 """
 
 from __future__ import annotations
@@ -9,14 +11,15 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
 from k8s.client.auth.proxies import is_socks
-from k8s.client.transport import CONNECT_S, Query
+from k8s.client.transport import CONNECT_S, Query, translated
+from k8s.errors import Unreachable
 
 
 def _import_aiohttp() -> None:
@@ -232,3 +235,66 @@ async def close_socket(opened: aiohttp.ClientWebSocketResponse) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(CLOSE_S):
             await opened.close()
+
+
+PIECE_BYTES = 32 * 1024
+WSMsgType = aiohttp.WSMsgType
+_OVER = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
+
+
+class Channels:
+    """The channels of an open websocket. Pings and pongs reach the reader."""
+
+    def __init__(
+        self, socket: aiohttp.ClientWebSocketResponse, doing: str, *, ping_s: float | None = None
+    ) -> None:
+        """Wrap an open websocket; `doing` names its purpose in errors: "run sh in bert-master-0".
+
+        After `ping_s` of silence a ping is sent and its answer awaited for as long; None sends no pings.
+        Time when nothing is received is not counted.
+        """
+        self._socket = socket
+        self._doing = doing
+        self._ping_s = ping_s
+
+    async def send(self, channel: int, content: bytes) -> None:
+        """Send bytes, at the speed of the receiver.
+
+        Raises:
+            Unreachable: The connection is closed.
+        """
+        with translated(self._doing):
+            for start in range(0, len(content), PIECE_BYTES):
+                await self._socket.send_bytes(bytes([channel]) + content[start : start + PIECE_BYTES])
+
+    async def receive(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield (channel, content) until the other side closes; skip empty messages.
+
+        Raises:
+            Unreachable: The connection broke, or a ping was not answered.
+        """
+        with translated(self._doing):
+            while (message := await self._next()).type not in _OVER:
+                if message.type is WSMsgType.ERROR:
+                    raise Unreachable(f"Could not {self._doing}.", "The connection broke.") from message.data
+                content = message.data.encode() if isinstance(message.data, str) else message.data
+                if len(content) > 1:
+                    yield content[0], content[1:]
+
+    async def _next(self) -> aiohttp.WSMessage:
+        has_pinged = False
+        while True:
+            try:
+                message = await self._socket.receive(self._ping_s)
+            except TimeoutError:
+                if has_pinged or self._ping_s is None:
+                    raise
+                has_pinged = True
+                async with asyncio.timeout(self._ping_s):
+                    await self._socket.ping()
+                continue
+            has_pinged = False
+            if message.type is WSMsgType.PING:
+                await self._socket.pong(message.data)
+            elif message.type is not WSMsgType.PONG:
+                return message

@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_version
+from k8s.client.client import Client, fetch_version
 from k8s.errors import (
     KubeError,
     NotKubernetes,

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from k8s.client.channels import Channels
 from k8s.client.client import COMMAND_PROTOCOLS, Client
+from k8s.client.session import Channels
 from k8s.client.transport import status_of
 from k8s.errors import Unreachable, from_status
 from k8s.models.resources import PODS

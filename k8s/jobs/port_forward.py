@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from k8s.client.channels import PIECE_BYTES, Channels
 from k8s.client.client import Client
+from k8s.client.session import PIECE_BYTES, Channels
 from k8s.client.transport import stranger_of
 from k8s.errors import KubeError, ServerFailed, Unreachable
 from k8s.models.resources import PODS

@@ -14,15 +14,13 @@ from datetime import datetime
 
 import msgspec
 
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_version
+from k8s.client.client import Client, fetch_version
 from k8s.client.transport import unparsable
 from k8s.errors import Forbidden, KubeError, ServerFailed, without_frames
 from k8s.models import Meta, Reader, Value
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import SANDBOX_VERSION
-from k8s.telemetry.dcgm import METRICS, gpu_readings
-from k8s.telemetry.prometheus_text import read_samples
+from k8s.telemetry.dcgm import METRICS, gpu_readings, read_samples
 from k8s.telemetry.proxied import Refusals, fetch_proxied
 from k8s.telemetry.readings import GpuReading, NodeReadings, NoReadings, NoReadingsCause, Source
 

@@ -8,8 +8,17 @@ from datetime import timedelta
 from enum import StrEnum
 from statistics import fmean, median
 
-from k8s.telemetry.history import GpuHistory, GpuSample, recent, since_gap
-from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer, RankReading, Throttle
+from k8s.telemetry.readings import (
+    GpuHistory,
+    GpuKey,
+    GpuReading,
+    GpuSample,
+    PodContainer,
+    RankReading,
+    Throttle,
+    recent,
+    since_gap,
+)
 
 # Below this utilisation, a GPU counts as idle.
 IDLE_PERCENT = 5.0

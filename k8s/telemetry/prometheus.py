@@ -24,8 +24,7 @@ from k8s.errors import Forbidden, KubeError, without_frames
 from k8s.models import Meta, Reader, Value
 from k8s.models.resources import SERVICES
 from k8s.snapshot import NodeRow
-from k8s.telemetry.dcgm import METRICS, gpu_readings, node_of
-from k8s.telemetry.prometheus_text import Sample
+from k8s.telemetry.dcgm import METRICS, Sample, gpu_readings, node_of
 from k8s.telemetry.proxied import WITHIN_S, Refusals, fetch_proxied
 from k8s.telemetry.readings import NodeReadings, NoReadings, NoReadingsCause, Source, Traffic
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from k8s.telemetry.history import GpuHistory
-from k8s.telemetry.readings import GpuReading, NodeReadings, PodContainer, Source, Telemetry
+from k8s.telemetry.readings import GpuHistory, GpuReading, NodeReadings, PodContainer, Source, Telemetry
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 """Start of the tests' readings."""

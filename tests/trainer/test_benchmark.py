@@ -12,8 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests.trainer.jobs import Job
-from trainer.benchmark.bandwidth import AllReduce
-from trainer.benchmark.report import head_lines, iteration_line, result_lines
+from trainer.benchmark.report import AllReduce, head_lines, iteration_line, result_lines
 from trainer.benchmark.run import Benchmark, TrainStep, make_network, run
 from trainer.catalogue import find
 from trainer.distributed.process_group import ProcessGroup

@@ -1,16 +1,37 @@
 """Output of a benchmark: exactly the lines of Horovod's synthetic benchmark, and some more.
 
-Source: examples/pytorch/pytorch_synthetic_benchmark.py of horovod/horovod.
+Bus bandwidth is that of nccl-tests, which can be compared with a link's for any number of ranks: each rank
+sends and receives 2 (n - 1) / n of the message.
+
+Sources: examples/pytorch/pytorch_synthetic_benchmark.py of horovod/horovod; doc/PERFORMANCE.md of
+NVIDIA/nccl-tests.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from trainer.benchmark.bandwidth import AllReduce
-
 # Standard deviations around the mean that hold 95 % of a normal distribution.
 _DEVIATIONS = 1.96
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """Measurement of one message size."""
+
+    size_bytes: int
+    seconds: float
+    """Mean of one all-reduce, on the slowest rank."""
+    ranks: int
+
+    @property
+    def bus_gb_per_s(self) -> float:
+        """Bus bandwidth in 10^9 bytes per second.
+
+        >>> AllReduce(size_bytes=4_000_000, seconds=0.002, ranks=4).bus_gb_per_s
+        3.0
+        """
+        return self.size_bytes / self.seconds * (2 * (self.ranks - 1) / self.ranks) / 1e9
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.benchmark.bandwidth import measure_all_reduce
 from trainer.benchmark.report import (
+    AllReduce,
     Result,
     bandwidth_lines,
     head_lines,
@@ -32,6 +32,14 @@ from trainer.ranks import Ranks
 from trainer.signals import StopRequest
 
 CLASSES = 1000
+# Of the messages of all-reduce: the smallest, and the factor from one to the next.
+SMALLEST_BYTES = 1 << 10
+GROWTH = 4
+# Default size of the largest message.
+LARGEST_MIB_ON_GPU, LARGEST_MIB_ON_CPU = 256, 16
+MEASURED_S = 0.2
+# Most all-reduces of one size, after the warm-up.
+MOST_TIMES = 100
 
 
 def make_network(name: str) -> tuple[nn.Module, int]:
@@ -297,3 +305,32 @@ class Benchmark:
 
 def _stay_silent(_line: str) -> None:
     pass
+
+
+def measure_all_reduce(group: ProcessGroup, largest_mib: int = 0) -> list[AllReduce]:
+    """Measure with growing messages; every rank must call this. Empty for a lone rank."""
+    ranks = group.ranks.world_size
+    if ranks == 1:
+        return []
+    mib = largest_mib or (LARGEST_MIB_ON_CPU if group.device.type == "cpu" else LARGEST_MIB_ON_GPU)
+    numbers = torch.zeros(mib << 18, dtype=torch.float32, device=group.device)
+    found = []
+    size_bytes = SMALLEST_BYTES
+    while size_bytes <= mib << 20:
+        message = numbers[: size_bytes // 4]
+        _time(group, message, 1)
+        one_s = _time(group, message, 1)
+        times = max(1, min(MOST_TIMES, int(MEASURED_S / one_s)))
+        found.append(AllReduce(size_bytes, _time(group, message, times) / times, ranks))
+        size_bytes *= GROWTH
+    return found
+
+
+def _time(group: ProcessGroup, message: torch.Tensor, times: int) -> float:
+    group.all_reduce_max(0)
+    started = time.perf_counter()
+    for _ in range(times):
+        group.all_reduce_sum(message)
+    if group.device.type == "cuda":
+        torch.cuda.synchronize(group.device)
+    return max(1e-9, group.all_reduce_max(time.perf_counter() - started))

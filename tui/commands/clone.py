@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from k8s.client.server_version import fetch_username
+from k8s.client.client import fetch_username
 from k8s.jobs.clone import Clone, clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.jobs.owned_objects import OwnedObject

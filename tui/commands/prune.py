@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_username
+from k8s.client.client import Client, fetch_username
 from k8s.errors import KubeError
 from k8s.jobs.reader_pod import delete_ended_readers
 from k8s.kinds import KINDS, kind_of

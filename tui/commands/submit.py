@@ -9,8 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from k8s.client.auth.cluster_config import load
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_username
+from k8s.client.client import Client, fetch_username
 from k8s.cluster.discovery import discover
 from k8s.errors import KubeError, NoCluster
 from k8s.job_spec import USER_ANNOTATION, JobFiles, JobSpec, wants_gpus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.metadata import version
 
-from k8s.client.server_version import fetch_version
+from k8s.client.client import fetch_version
 from k8s.errors import KubeError
 from tui.commands.support.connect import cluster
 from tui.commands.support.output import add_format, write, write_object, write_stderr

@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_username, fetch_version
+from k8s.client.client import Client, fetch_username, fetch_version
 from k8s.cluster.backoff import Backoff, ServerProbe, pause
 from k8s.cluster.discovery import RestMapper, ServedKinds, choose, fetch_served
 from k8s.cluster.joiner import Joiner, Rows, cooperatively

@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urlsplit
 
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_version
+from k8s.client.client import Client, fetch_version
 from k8s.cluster.discovery import discover
 from k8s.cluster.rules_review import fetch_rules
 from k8s.errors import Forbidden, KubeError, NotFound

@@ -21,8 +21,9 @@ from k8s.kinds import JobRef
 from k8s.snapshot import Job, NodeRow
 from k8s.status import Status
 from k8s.telemetry.gpu_warnings import GpuWarning, slow_gpus, warnings_of
-from k8s.telemetry.history import LONGEST_GAP, GpuHistory
 from k8s.telemetry.readings import (
+    LONGEST_GAP,
+    GpuHistory,
     GpuKey,
     GpuReading,
     NodeReadings,

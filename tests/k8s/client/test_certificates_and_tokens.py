@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from k8s.client.auth.cluster_config import load
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_username
+from k8s.client.client import Client, fetch_username
 from k8s.cluster.backoff import Backoff
 from k8s.errors import NoCluster, Unauthorized, Unreachable
 from k8s.logs import Follower, LogRequest, Target

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from k8s.client.auth.cluster_config import load
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_username
+from k8s.client.client import Client, fetch_username
 from k8s.errors import NoCluster
 from k8s.models.resources import PODS
 from tests.k8s.client.test_cluster_config import config, write

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.telemetry.dcgm import METRICS, gpu_readings, node_of
-from k8s.telemetry.prometheus_text import Sample, read_samples
+from k8s.telemetry.dcgm import METRICS, Sample, gpu_readings, node_of, read_samples
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
 from tests import FIXTURES
 from tests.support.gpu_readings import NOON

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from k8s.telemetry.gpu_warnings import GpuWarning, WarningKind, slow_gpus, warnings_of
-from k8s.telemetry.history import GpuHistory
-from k8s.telemetry.readings import GpuReading, PodContainer, Throttle, readings_by_rank
+from k8s.telemetry.readings import GpuHistory, GpuReading, PodContainer, Throttle, readings_by_rank
 from tests.support.gpu_readings import gpu, observed, telemetry
 from tests.support.objects import joined, node, pod_of, pytorch_job
 

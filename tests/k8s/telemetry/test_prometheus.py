@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.client.client import Client
-from k8s.telemetry.dcgm import METRICS
+from k8s.telemetry.dcgm import MAX_LINE_BYTES, METRICS, Sample, known, read_samples
 from k8s.telemetry.prometheus import (
     PrometheusAddress,
     PrometheusReader,
@@ -23,7 +23,6 @@ from k8s.telemetry.prometheus import (
     parse_address,
     pod_traffic_expression,
 )
-from k8s.telemetry.prometheus_text import MAX_LINE_BYTES, Sample, known, read_samples
 from k8s.telemetry.proxied import Refusals
 from k8s.telemetry.readings import PodContainer, Source
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal

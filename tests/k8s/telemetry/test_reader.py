@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.snapshot import Job, NodeRow
-from k8s.telemetry.history import GpuHistory, since_gap
 from k8s.telemetry.prometheus import PrometheusAddress
 from k8s.telemetry.proxied import REFUSED_S, Refusals
 from k8s.telemetry.reader import NODE_METRICS, POD_METRICS, TelemetryReader, fetch_usage
-from k8s.telemetry.readings import GpuKey, NoReadings, NoReadingsCause, Source, Usage
+from k8s.telemetry.readings import GpuHistory, GpuKey, NoReadings, NoReadingsCause, Source, Usage, since_gap
 from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text

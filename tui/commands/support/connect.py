@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from k8s.client.auth.exec_plugin import LoginDialog
-from k8s.client.client import Client
-from k8s.client.server_version import fetch_version
+from k8s.client.client import Client, fetch_version
 from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.models.resources import NAMESPACES
 from k8s.snapshot import ClusterSnapshot

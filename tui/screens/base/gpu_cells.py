@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.history import GpuSample
-from k8s.telemetry.readings import GpuReading
+from k8s.telemetry.readings import GpuReading, GpuSample
 from tui.tables.column import Cell, Column
 from tui.text.format import NOTHING
 from tui.text.gpu_words import (

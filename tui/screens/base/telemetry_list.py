@@ -11,8 +11,7 @@ from textual.worker import Worker
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.history import GpuSample
-from k8s.telemetry.readings import GpuKey, GpuReading, NodeReadings, RankReading, Telemetry
+from k8s.telemetry.readings import GpuKey, GpuReading, GpuSample, NodeReadings, RankReading, Telemetry
 from tui.screens.base.list_view import ListView
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from k8s.errors import KubeError
 from k8s.sandbox.api.store import Store
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.nodes import GpuHolder, Shape, cores, exporter_text, manifest, shape_of, status
-from k8s.telemetry.dcgm import METRICS, gpu_readings
+from k8s.telemetry.dcgm import METRICS, gpu_readings, read_samples
 from k8s.telemetry.exporters import ExporterReader
-from k8s.telemetry.prometheus_text import read_samples
 from k8s.telemetry.proxied import Refusals
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
 from tests import ROOT
