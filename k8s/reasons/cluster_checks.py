@@ -6,7 +6,7 @@ Checks run concurrently; one whose requests are denied finds nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -56,7 +56,7 @@ from k8s.reasons.pod_rules import (
 from k8s.reasons.static_checks import named_pods, pods_at_once
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity
-from k8s.scheduling.scheduling_spec import spec_from_template
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 # Its scheduler needs Volcano's API group.
 VOLCANO = "volcano"
@@ -69,22 +69,35 @@ Objects = Sequence[tuple[Resource, Manifest]]
 
 
 async def check_against_cluster(
-    client: Client, kind: CreatableKind, spec: JobSpec, objects: Objects
+    client: Client, kind: CreatableKind, spec: JobSpec, objects: Objects, beside: Objects = ()
 ) -> list[Cause]:
-    """Return the findings for a job on a cluster, errors first; `objects` include the job."""
+    """Return the findings for a job on a cluster, errors first.
+
+    Args:
+        client: The cluster.
+        kind: Kind of the job.
+        spec: The job.
+        objects: The objects to create, the job included.
+        beside: Further objects that are created with them, and need no check.
+    """
     if await namespace_is_missing(client, spec.namespace):
         text = f"{REFUSED}there is no namespace {spec.namespace}"
         return [error("namespace", text, "choose one that exists")]
     manifest = next(obj for resource, obj in objects if resource == kind.resource)
+    pods = list({id(pod): pod for _, pod in named_pods(kind, manifest)}.values())
+    made = {(resource, str(obj["metadata"].get("name"))) for resource, obj in (*objects, *beside)}
+    made |= {(CLAIMS, claim.name) for claim in spec.new_claims}
+    mounted = (mount.claim for mount in spec.mounts)
+    claims = dict.fromkeys(chain(mounted, *(pod.claims for pod in pods)))
     checks: list[Check] = [
         served_findings(client, kind.resource),
         permission_findings(client, dict.fromkeys(resource for resource, _ in objects), spec.namespace),
         # Leftovers of an earlier job are replaced, so only the job's own name must be free.
         name_findings(client, kind.resource, spec.name, spec.namespace),
-        *(_claim(client, spec, name) for name in _old_claims(spec)),
+        *(_claim(client, spec, name) for name in claims if (CLAIMS, name) not in made),
         *(_new_claim(client, spec, claim) for claim in spec.new_claims),
         *(_needed(client, spec, each) for each in kind.needs(manifest)),
-        *_sources(client, spec),
+        *_sources(client, spec, pods, made),
         quota_findings(client, kind, spec, manifest),
         _limits(client, kind, spec, manifest),
     ]
@@ -97,11 +110,6 @@ async def check_against_cluster(
     if spec.gang or spec.scheduler == VOLCANO:
         checks.append(_pod_groups(client, spec))
     return sorted(chain(*await run_checks(checks)), key=lambda finding: finding.severity != "error")
-
-
-def _old_claims(spec: JobSpec) -> list[str]:
-    new = {claim.name for claim in spec.new_claims}
-    return [name for name in dict.fromkeys(mount.claim for mount in spec.mounts) if name not in new]
 
 
 async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Cause]:
@@ -219,7 +227,13 @@ def _access(spec: JobSpec, name: str, modes: set[str]) -> list[Cause]:
     return []
 
 
-def _sources(client: Client, spec: JobSpec) -> list[Check]:
+def _sources(
+    client: Client, spec: JobSpec, pods: Iterable[SchedulingSpec], made: Container[tuple[Resource, str]]
+) -> list[Check]:
+    volumes = [volume for pod in pods for volume in pod.volumes or ()]
+    of_volumes = (
+        (SECRETS if each.secret else CONFIG_MAPS, each.secret or each.config_map) for each in volumes
+    )
     wanted = [
         *((SECRETS, name, "", "pull_secrets") for name in spec.pull_secrets),
         *((SECRETS, spec.git_secret, "", "git_secret") for _ in [0] if spec.git_secret),
@@ -227,23 +241,14 @@ def _sources(client: Client, spec: JobSpec) -> list[Check]:
             (SECRETS if each.is_secret else CONFIG_MAPS, each.source, each.key, "env_from")
             for each in spec.env_from
         ),
+        *(
+            (of, each.secret_name or each.name, "", "mounts")
+            for of, each in of_volumes
+            if each and not each.optional
+        ),
     ]
-    return [_source(client, spec.namespace, *each) for each in dict.fromkeys(wanted)]
-
-
-async def volume_findings(
-    client: Client,
-    kind: CreatableKind,
-    manifest: Manifest,
-    namespace: str,
-    made: Iterable[tuple[Resource, str]],
-) -> list[Cause]:
-    """Return findings for missing Secrets and ConfigMaps of a job's volumes; `made` are created with it."""
-    volumes = chain(*(spec_from_template(each.template).volumes or () for each in kind.replicas(manifest)))
-    sources = ((SECRETS if each.secret else CONFIG_MAPS, each.secret or each.config_map) for each in volumes)
-    wanted = {(of, each.secret_name or each.name) for of, each in sources if each and not each.optional}
-    checks = (_source(client, namespace, of, name, "", "mounts") for of, name in wanted.difference(made))
-    return sorted(chain(*await run_checks(checks)), key=lambda cause: cause.sentence)
+    first = {each[:3]: each for each in reversed(wanted) if each[:2] not in made}
+    return [_source(client, spec.namespace, *each) for each in reversed(first.values())]
 
 
 async def _source(

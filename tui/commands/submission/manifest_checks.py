@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,9 +12,7 @@ from k8s.job_spec import JobSpec, wants_gpus
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.kinds.pods_spec import spec_of_pods
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.cluster_checks import volume_findings
 from k8s.reasons.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject
@@ -43,7 +41,6 @@ async def check_manifests(
         namespace: Namespace of objects that name none.
         fetch_nodes: Reads the cluster's nodes, for jobs with GPUs; returns None if it cannot.
     """
-    made = {(resource, str(manifest["metadata"].get("name"))) for resource, manifest in wanted}
     found, others, snapshot = [], [], None
     for each in wanted:
         understood = _parse_checked(each, namespace)
@@ -54,9 +51,8 @@ async def check_manifests(
         nodes = None
         if wants_gpus(spec):
             nodes = snapshot = snapshot or await fetch_nodes()
-        causes = await check_submit(client, kind, spec, (each,), nodes, _without(spec, made))
-        missing = await volume_findings(client, kind, each.manifest, spec.namespace, made)
-        found.append(CheckedObject(f"{kind.title} {spec.name}", [*causes, *missing]))
+        causes = await check_submit(client, kind, spec, (each,), nodes, wanted)
+        found.append(CheckedObject(f"{kind.title} {spec.name}", causes))
     if others:
         found.append(CheckedObject("", await check_objects(client, others, namespace)))
     return found
@@ -74,19 +70,6 @@ def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind,
         return None
     home = str(manifest["metadata"].get("namespace") or namespace)
     return kind, replace(spec, name=name, namespace=home)
-
-
-def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
-    return replace(
-        spec,
-        mounts=tuple(each for each in spec.mounts if (CLAIMS, each.claim) not in made),
-        pull_secrets=tuple(name for name in spec.pull_secrets if (SECRETS, name) not in made),
-        env_from=tuple(
-            each
-            for each in spec.env_from
-            if (SECRETS if each.is_secret else CONFIG_MAPS, each.source) not in made
-        ),
-    )
 
 
 async def check_by_server(client: Client, wanted: Sequence[ManifestObject], namespace: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from k8s.client.client import Client
 from k8s.job_spec import JobSpec
 from k8s.kinds import CreatableKind, Manifest
@@ -20,7 +22,7 @@ async def check_submit(
     spec: JobSpec,
     objects: tuple[tuple[Resource, Manifest], ...],
     snapshot: ClusterSnapshot | None,
-    needed: JobSpec | None = None,
+    beside: Sequence[tuple[Resource, Manifest]] = (),
 ) -> list[Cause]:
     """Return the problems of a job.
 
@@ -30,12 +32,12 @@ async def check_submit(
         spec: The job.
         objects: The objects to create, the job included.
         snapshot: The cluster's nodes with their free GPUs; None for a job without GPUs.
-        needed: The job without the objects created with it, if its manifest was written by hand.
+        beside: Further objects that are created with them, and are checked elsewhere.
     """
     manifest = next(manifest for resource, manifest in objects if resource == kind.resource)
     found = [
         *check_statically(kind, spec, manifest),
-        *await check_against_cluster(client, kind, needed or spec, objects),
+        *await check_against_cluster(client, kind, spec, objects, beside),
     ]
     if text := describe_batch(spec):
         found.append(Cause(f"{text}."))
