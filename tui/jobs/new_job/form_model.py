@@ -16,6 +16,7 @@ from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.reasons.static_checks import check_statically
+from k8s.scheduling.predicates import ClusterCapacity
 from k8s.snapshot import ClusterSnapshot
 from k8s.topology.links import LinkMatrix
 from trainer.catalogue import TRAINERS
@@ -99,6 +100,7 @@ class FormModel:
         self._files = _LocalFiles()
         self._stamp = run_stamp(datetime.now(UTC))
         self._snapshot = ClusterSnapshot()
+        self._capacity = self._snapshot.nodes, ClusterCapacity({})
         values = default_values() | {"namespace": namespace or "default"}
         spec = clone.spec if clone is not None else None
         if clone is not None and spec is not None:
@@ -135,6 +137,8 @@ class FormModel:
             self._computed, self.result, self.files = computed, result, files
             self.job = self._derive(result, files, is_read=is_read)
         self.place: Place = (values["namespace"], values["claim"], values["mount_path"], result.mnist)
+        if self._snapshot.nodes is not self._capacity[0]:
+            self._capacity = self._snapshot.nodes, ClusterCapacity.of_rows(self._snapshot.nodes)
         self.preflight: list[PreflightLine] = preflight(
             result,
             self._snapshot,
@@ -142,6 +146,7 @@ class FormModel:
             self.claims_namespace,
             self._volume if self._inspected == self.place else None,
             self.links,
+            self._capacity[1],
         )
 
     def _derive(self, result: FormResult, files: JobFiles, *, is_read: bool) -> DerivedJob:

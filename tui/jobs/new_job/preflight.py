@@ -56,6 +56,7 @@ def preflight(
     namespace: str = "",
     volume: VolumeContent | None = None,
     links: Mapping[str, LinkMatrix] = NO_LINKS,
+    capacity: ClusterCapacity | None = None,
 ) -> list[PreflightLine]:
     """Return the lines about size, capacity and storage.
 
@@ -66,8 +67,9 @@ def preflight(
         namespace: The namespace of these claims.
         volume: The content of its volume; None if unknown.
         links: The known GPU links of each node.
+        capacity: That of the snapshot's nodes, if it was computed before.
     """
-    fit = _size_and_fit(result, snapshot, links)
+    fit = _size_and_fit(result, snapshot, links, capacity or ClusterCapacity.of_rows(snapshot.nodes))
     if result.problems:  # a ✓ would praise a job that cannot be created as it is
         fit = [line._replace(severity="info") if line.severity == "ok" else line for line in fit]
     lines = [*fit, *_storage(result), *_mnist(result, volume)]
@@ -101,12 +103,15 @@ def line_of(finding: Cause, *, is_old: bool = False) -> PreflightLine:
 
 
 def _size_and_fit(
-    result: FormResult, snapshot: ClusterSnapshot, links: Mapping[str, LinkMatrix]
+    result: FormResult,
+    snapshot: ClusterSnapshot,
+    links: Mapping[str, LinkMatrix],
+    capacity: ClusterCapacity,
 ) -> list[PreflightLine]:
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
         return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
-    return [*_size(result), *_capacity_lines(result, snapshot, links)]
+    return [*_size(result), *_capacity_lines(result, snapshot, links, capacity)]
 
 
 def _size(result: FormResult) -> list[PreflightLine]:
@@ -144,7 +149,10 @@ def _size(result: FormResult) -> list[PreflightLine]:
 
 
 def _capacity_lines(
-    result: FormResult, snapshot: ClusterSnapshot, links: Mapping[str, LinkMatrix]
+    result: FormResult,
+    snapshot: ClusterSnapshot,
+    links: Mapping[str, LinkMatrix],
+    capacity: ClusterCapacity,
 ) -> list[PreflightLine]:
     spec, kind = result.spec, result.kind
     if wants_gpus(spec):
@@ -156,7 +164,7 @@ def _capacity_lines(
             return [PreflightLine("info", "cannot tell yet whether it fits: still listing nodes")]
         if not snapshot.nodes:
             return [PreflightLine("error", f"would never start: no node has {spec.gpu_resource}")]
-    manifest, capacity = kind.manifest(spec), ClusterCapacity.of_rows(snapshot.nodes)
+    manifest = kind.manifest(spec)
     lines = []
     if snapshot.stale:
         lines.append(PreflightLine("warning", "cluster unreachable: free GPUs may have changed"))
@@ -168,7 +176,7 @@ def _capacity_lines(
             lines.append(PreflightLine("info", f"label a node {SCHEDULE_LABEL}={TOPOLOGY} (t on a node)"))
     elif not wants_gpus(spec):
         return [PreflightLine("info", "no GPU requested: any node will do")]
-    for pods in pod_sets(pods_at_once(kind, manifest)):
+    for pods in pod_sets(pods_at_once(kind, manifest)) if links or cause is None else ():
         gpus = main_resource(pods.requested)
         if not accelerators.is_accelerator(gpus):
             if gpus == spec.gpu_resource and cause is None:
@@ -183,7 +191,7 @@ def _capacity_lines(
             text = _fits_line(pods, capacity, infeasible, left, snapshot.is_simulated)
             lines.append(PreflightLine("ok", text))
             capacity = left
-        if text := describe_links(pods, open_nodes, links):
+        if links and (text := describe_links(pods, open_nodes, links)):
             lines.append(PreflightLine("info", text))
     return list(dict.fromkeys(lines))
 
