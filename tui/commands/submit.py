@@ -32,7 +32,6 @@ from tui.commands.submission.manifest_checks import (
 )
 from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
 from tui.commands.submission.refusals import Refusal, reported_once, warn_of
-from tui.commands.submission.submit_checks import check_submit
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
@@ -41,6 +40,7 @@ from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.jobs.kind_words import NOT_MADE, words_of
+from tui.jobs.new_job.job_checks import check_submit
 from tui.jobs.new_job.job_files import load_job_files
 from tui.options import ConsoleOptions, command_line, local_user
 

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from textual.pilot import Pilot
-from textual.widgets import Button
+from textual.widgets import Button, Label
 
 from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
+from k8s.text.yaml_writer import to_yaml
 from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
 from tests.support.hosted_view import FramedApp
 from tests.support.objects import pytorch_job, recorded
+from tests.tui.screens.new_job.world import FINE
+from tui.jobs.new_job.manifest_yaml import read_manifest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import Notice
 
+SPACE = "/api/v1/namespaces/default"
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 MADE = Answer({"metadata": {"name": "bert-2", "namespace": "default"}}, 201)
 
@@ -35,9 +39,17 @@ class Opened:
     answers: list[JobRef | None]
 
     async def settled(self) -> None:
-        workers = [each for each in self.pilot.app.workers if each.group == "submit"]
-        await self.pilot.app.workers.wait_for_complete(workers)
+        for group in ("checks", "read", "submit"):
+            workers = [each for each in self.pilot.app.workers if each.group == group]
+            await self.pilot.app.workers.wait_for_complete(workers)
         await self.pilot.pause()
+
+    async def asked(self, key: str) -> ConfirmScreen:
+        """Press a key and return the dialog that it opens."""
+        await self.pilot.press(key)
+        await self.settled()
+        assert isinstance(self.pilot.app.screen, ConfirmScreen)
+        return self.pilot.app.screen
 
     @property
     def notice(self) -> str:
@@ -51,6 +63,9 @@ class Opened:
 @asynccontextmanager
 async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIterator[Opened]:
     async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(SPACE, Answer({"metadata": {"name": "default"}}))
+        for path in ("/apis", "/apis/kubeflow.org/v1"):
+            cluster.say(path, FINE[path])
         if replies:
             cluster.accept_companions("vision")
             cluster.say(JOBS, *replies, method="POST")
@@ -89,16 +104,14 @@ async def test_a_kind_without_form_fields_shows_instructions_and_a_create_button
         assert it.notice == "The form has no fields for a JobSet. Edit its YAML, then create it."
         button = it.screen.query_one("#create", Button)
         assert str(button.label) == "Create" and not button.has_class("-busy")
-        await it.pilot.press("ctrl+o")
-        assert isinstance(it.pilot.app.screen, ConfirmScreen)
+        await it.asked("ctrl+o")
 
 
 async def test_the_edited_manifest_is_created_after_a_confirmation_and_a_dry_run() -> None:
     async with opened(MADE, MADE) as it:
         it.lines.load_text(it.lines.text.replace("for: bert", "for: all"))
-        await it.pilot.press("ctrl+o")
-        assert isinstance(it.pilot.app.screen, ConfirmScreen)
-        assert it.pilot.app.screen.query_one("#do").has_focus
+        dialog = await it.asked("ctrl+o")
+        assert dialog.query_one("#do").has_focus
         assert it.cluster.asked(JOBS, method="POST") == []
         await it.pilot.press("enter")
         await it.settled()
@@ -111,6 +124,20 @@ async def test_the_edited_manifest_is_created_after_a_confirmation_and_a_dry_run
         assert it.answers == [JobRef("default", "bert-2", "PyTorchJob", "kubeflow.org/v1")]
 
 
+async def test_the_manifest_is_checked_before_it_is_created() -> None:
+    async with opened(MADE, MADE) as it:
+        manifest = read_manifest(it.lines.text)
+        pod = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+        pod["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+        pod["containers"][0]["volumeMounts"] = [{"name": "d", "mountPath": "/d"}]
+        it.lines.load_text(to_yaml(manifest))
+        dialog = await it.asked("ctrl+o")
+        details = str(dialog.query_one("#details", Label).content)
+        assert "✕ would wait for volume claim data, which does not exist in default" in details
+        assert dialog.query_one("#cancel").has_focus
+        assert it.cluster.asked(JOBS, method="POST") == []
+
+
 async def test_a_dry_run_creates_nothing() -> None:
     async with opened(MADE) as it:
         await it.pilot.press("ctrl+t")
@@ -121,7 +148,8 @@ async def test_a_dry_run_creates_nothing() -> None:
 
 async def test_a_rejected_manifest_is_reported_and_stays_open_for_editing() -> None:
     async with opened(refusal(422, "spec.x is wrong", "Invalid")) as it:
-        await it.pilot.press("ctrl+o", "enter")
+        await it.asked("ctrl+o")
+        await it.pilot.press("enter")
         await it.settled()
         assert "spec.x is wrong" in it.notice
         assert it.lines.has_focus

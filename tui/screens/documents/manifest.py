@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.reactive import reactive
@@ -14,10 +17,14 @@ from k8s.errors import KubeError
 from k8s.jobs.clone import Clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
+from k8s.reasons.cause import ERROR, Cause
+from k8s.reasons.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_yaml
+from tui.jobs.new_job.job_checks import check_manifest
 from tui.jobs.new_job.manifest_yaml import read_manifest
+from tui.jobs.new_job.preflight import line_of
 from tui.keys import NEW_JOB
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
@@ -53,6 +60,8 @@ class ManifestScreen(SubmitScreen):
         self._clone = clone
         self._namespace = namespace
         self._text = ""
+        self._checked: Manifest = {}
+        self._causes: Sequence[Cause] = ()
 
     def compose(self) -> ComposeResult:
         """Lay out the notice, the YAML, and the button."""
@@ -80,18 +89,61 @@ class ManifestScreen(SubmitScreen):
         """Show the pending request on the button."""
         self.query_one(CreateBar).show(self.busy, 0)
 
+    def reading(self) -> asyncio.Event | None:
+        """Return the event that is set once the manifest was checked; None if it was, or is not valid."""
+        try:
+            manifest = self._manifest()
+        except ValueError:
+            return None
+        if manifest == self._checked:
+            return None
+        self._checked, self._causes = manifest, ()
+        done = asyncio.Event()
+        self._check(manifest, done)
+        return done
+
+    @work(exclusive=True, group="checks")
+    async def _check(self, manifest: Manifest, done: asyncio.Event) -> None:
+        async def nodes() -> ClusterSnapshot:
+            return self.snapshot
+
+        client, resource, namespace = self._client, self._clone.resource, self._namespace_of(manifest)
+        try:
+            along = await copied_owned_objects(client, manifest, self._clone.source, namespace)
+            beside = [(each.resource, each.manifest) for each in along]
+            causes = await check_manifest(client, resource, manifest, namespace, nodes, beside)
+            self._causes = (
+                await check_objects(client, [(resource, manifest)], namespace) if causes is None else causes
+            )
+        except KubeError:
+            self._causes = ()  # the dry run says why
+        finally:
+            done.set()
+
+    def _manifest(self) -> Manifest:
+        """Return the manifest as edited.
+
+        Raises:
+            ValueError: It is not one, or of another kind, which has another path on the server.
+        """
+        manifest, resource = read_manifest(self.query_one(TextAreaField).text), self._clone.resource
+        if (manifest.get("kind"), manifest.get("apiVersion")) != (resource.kind, resource.api_version):
+            raise ValueError(f"kind and apiVersion must stay {resource.kind}, {resource.api_version}.")
+        return manifest
+
+    def _namespace_of(self, manifest: Manifest) -> str:
+        named = manifest["metadata"].get("namespace")
+        return named if isinstance(named, str) and named else self._namespace
+
     def make_submission(self) -> Submission | None:
         """Return the object to create; an invalid manifest is shown as an error."""
-        editor = self.query_one(TextAreaField)
         try:
-            manifest = read_manifest(editor.text)
-            self._check_kind(manifest)
+            manifest = self._manifest()
         except ValueError as error:
             self.query_one(Notice).show(str(error))
-            editor.focus()
+            self.query_one(TextAreaField).focus()
             return None
-        named = manifest["metadata"].get("namespace")
-        namespace = named if isinstance(named, str) and named else self._namespace
+        namespace = self._namespace_of(manifest)
 
         async def send(is_dry_run: bool) -> JobRef:
             client, clone = self._client, self._clone
@@ -100,21 +152,12 @@ class ManifestScreen(SubmitScreen):
                 client, clone.resource, manifest, namespace, owned_objects=along, dry_run=is_dry_run
             )
 
-        name, details = (
-            manifest["metadata"]["name"],
-            "From the manifest as edited, after a dry run on the server.",
-        )
-        return Submission(self._clone.resource.kind, name, namespace, send, details)
-
-    def _check_kind(self, manifest: Manifest) -> None:
-        """Reject another kind, which has another path on the server.
-
-        Raises:
-            ValueError: The manifest is of another kind.
-        """
-        resource = self._clone.resource
-        if (manifest.get("kind"), manifest.get("apiVersion")) != (resource.kind, resource.api_version):
-            raise ValueError(f"kind and apiVersion must stay {resource.kind}, {resource.api_version}.")
+        lines = [line_of(cause).marked for cause in self._causes]
+        details = "\n".join([*lines, "From the manifest as edited, after a dry run on the server."])
+        is_doubtful = any(cause.severity == ERROR for cause in self._causes)
+        is_refused = any(cause.is_refusal for cause in self._causes)
+        name = manifest["metadata"]["name"]
+        return Submission(self._clone.resource.kind, name, namespace, send, details, is_doubtful, is_refused)
 
     def show_dry_run_passed(self, submission: Submission) -> None:
         """Report that the server would create it."""

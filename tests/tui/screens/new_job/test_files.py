@@ -10,8 +10,9 @@ from textual.widgets import Input
 from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE
 from k8s.text.yaml_writer import to_yaml
-from tests.tui.screens.new_job.world import ECHO, Form, form
+from tests.tui.screens.new_job.world import ECHO, NEVER_S, Form, form
 from tui.screens.dialogs.text_prompt import TextPromptScreen
+from tui.screens.documents.form_requests import CheckTimes
 from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import Notice
@@ -89,7 +90,7 @@ async def test_the_job_of_a_file_is_edited_as_yaml_and_created(tmp_path: Path) -
     kubectl_list = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": jobs}
     (tmp_path / "list.yaml").write_text(to_yaml(kubectl_list))
     (tmp_path / "several.yaml").write_text("---\n".join(map(to_yaml, (config_map, *jobs))))
-    async with form(tmp_path / "state", ECHO) as it:
+    async with form(tmp_path / "state", ECHO, check_times=CheckTimes(NEVER_S)) as it:
         notice = await open_file(it, tmp_path / "list.yaml")
         assert "Left out: PyTorchJob bert-5; gpuconsole submit -f" in notice
         await it.pilot.press("escape")
@@ -99,7 +100,9 @@ async def test_the_job_of_a_file_is_edited_as_yaml_and_created(tmp_path: Path) -
         assert "Left out: ConfigMap settings, PyTorchJob bert-5; gpuconsole submit -f" in notice
         editor = it.app.screen.query_one(TextAreaField)
         editor.load_text(editor.text.replace("image: i:1", "image: i:2"))
-        await it.pilot.press("ctrl+o", "enter")
+        await it.pilot.press("ctrl+o")
+        await it.until(lambda: it.is_confirming)
+        await it.pilot.press("enter")
         await it.until(lambda: it.app.results != [])
         assert [ref.name for ref in it.app.results if ref is not None] == ["bert-4"]
         assert it.master["image"] == "i:2"

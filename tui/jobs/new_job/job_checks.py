@@ -1,12 +1,14 @@
-"""Check a job before it is created from the command line."""
+"""Check a job before it is created from flags or from a manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.job_spec import JobSpec
-from k8s.kinds import CreatableKind, Manifest
+from k8s.job_spec import JobSpec, wants_gpus
+from k8s.kinds import CREATABLE, CreatableKind, Manifest
+from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity
@@ -14,6 +16,40 @@ from k8s.reasons.static_checks import check_capacity, check_statically
 from k8s.scheduling.predicates import ClusterCapacity
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.trainer_command import describe_batch
+
+FetchNodes = Callable[[], Awaitable[ClusterSnapshot | None]]
+"""Reads the cluster's nodes, for jobs with GPUs; returns None if it cannot."""
+
+
+async def check_manifest(
+    client: Client,
+    resource: Resource,
+    manifest: Manifest,
+    namespace: str,
+    fetch_nodes: FetchNodes,
+    beside: Sequence[tuple[Resource, Manifest]],
+) -> list[Cause] | None:
+    """Return the problems of a job by what its pods request; None for an object without such pods.
+
+    Args:
+        client: The cluster.
+        resource: The resource of the object.
+        manifest: The object.
+        namespace: Namespace of an object that names none.
+        fetch_nodes: Reads the nodes.
+        beside: The objects that are created with it.
+    """
+    kind = next((kind for kind in CREATABLE if kind.resource == resource), None)
+    name = manifest["metadata"].get("name")
+    if kind is None or not isinstance(name, str) or not name:
+        return None
+    try:
+        spec = spec_of_pods(kind, manifest)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+    spec = replace(spec, name=name, namespace=str(manifest["metadata"].get("namespace") or namespace))
+    nodes = await fetch_nodes() if wants_gpus(spec) else None
+    return await check_submit(client, kind, spec, ((resource, manifest),), nodes, beside)
 
 
 async def check_submit(
