@@ -126,24 +126,6 @@ def invalid_options(kind: str, *causes: StatusCause) -> ApiError:
     return _unprocessable(f"{kind}.meta.k8s.io", "", causes, {"group": "meta.k8s.io", "kind": kind})
 
 
-def expired(why: str) -> ApiError:
-    """Refuse a version that is no longer stored."""
-    return ApiError(410, "Expired", why)
-
-
-def unsupported_media(accepted: Iterable[str]) -> ApiError:
-    """Refuse a body of an unsupported content type."""
-    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
-        accepted
-    )
-    return ApiError(415, "UnsupportedMediaType", message)
-
-
-def too_large(why: str) -> ApiError:
-    """Refuse a request that exceeds a size limit."""
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
-
-
 def _unprocessable(kind: str, name: str, causes: Sequence[StatusCause], details: dict[str, Any]) -> ApiError:
     parts = [f"{cause.field}: {cause.message}" for cause in causes]
     listed = f"[{', '.join(parts)}]" if len(parts) > 1 else "".join(parts)

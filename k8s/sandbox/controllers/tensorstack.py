@@ -71,9 +71,19 @@ class _T9kJob:
         # The status still knows the restarts of an earlier sandbox.
         restarts = max(observed.restarts, int(self._status.get("backoffCount") or 0))
         self._observed = observed = replace(observed, restarts=restarts)
-        self._name = str(observed.job["metadata"]["name"])
-        self._pods = JobPods(observed)
-        policy: Manifest = (observed.job.get("spec") or {}).get("runPolicy") or {}
+        self._kind, self._job = observed.kind, observed.job
+        self._name = str(self._job["metadata"]["name"])
+        self._spec: Manifest = self._job.get("spec") or {}
+        self._was_paused = any(each.get("type") == "Paused" for each in self._conditions)
+        digest = hashlib.sha256(str(self._job["metadata"]["uid"]).encode()).hexdigest()
+        self._prefix = f"{self._name}-{digest[:5]}"
+        self._wanted = {
+            name: replace(each, name=name)
+            for each in observed.kind.replicas(self._job)
+            for name in [f"{self._prefix}-{each.instance}"]
+        }
+        self._launch = f"{'debug' if self._is_on('debug') else 'training'}-{len(self._wanted)}"
+        policy: Manifest = self._spec.get("runPolicy") or {}
         limit = policy.get("backoffLimit")
         older = "Unfinished" if policy.get("cleanUpWorkers") is True else "None"
         clean_policy = policy.get("cleanUpPolicy") or older
@@ -82,15 +92,15 @@ class _T9kJob:
             backoff_limit=_RETRIES if limit is None else int(limit),
             deadline_s=policy.get("activeDeadlineSeconds"),
             clean_policy="Running" if clean_policy == "Unfinished" else clean_policy,
-            is_outdated=lambda pod: _annotation(pod, LAUNCH) != self._pods.launch,
+            is_outdated=lambda pod: (pod["metadata"].get("annotations") or {}).get(LAUNCH) != self._launch,
             has_deciding_chief=True,
         )
-        self.replicas = JobReplicas(observed, self._pods.replicas.values(), rules, self.plan, self._pods.pod)
+        self.replicas = JobReplicas(observed, self._wanted.values(), rules, self.plan, self._pod)
 
     def decide(self) -> None:
         self._set("Initialized", True, "The job has been initialized successfully.")
         if self._status.get("phase") not in ENDED:
-            if self._pods.is_on("pause"):
+            if self._is_on("pause"):
                 self._pause()
             else:
                 self._run()
@@ -125,7 +135,7 @@ class _T9kJob:
             self._end(end)
             return
         existing = {each["metadata"]["name"] for each in self._observed.children.get(CONFIG_MAPS, ())}
-        configs = [each for each in self._pods.configs() if each["metadata"]["name"] not in existing]
+        configs = [each for each in self._configs() if each["metadata"]["name"] not in existing]
         plan.objects += [(CONFIG_MAPS, each) for each in configs]
         for pod in plan.delete:
             if pod["metadata"]["uid"] in plan.replaced:
@@ -169,69 +179,29 @@ class _T9kJob:
         elif is_running or is_true(self._conditions, "ReplicaFailure"):
             self._set("ReplicaFailure", False, "No pod has failed.")
 
-
-def _is_retryable(replica: Replica, pod: Manifest) -> bool:
-    if phase_of(pod) == "Succeeded":
-        return replica.restart_policy == "Always"
-    if replica.restart_policy == "ExitCode":
-        return any(int(each.get("exitCode") or 0) in _RETRYABLE for each in ends_of(pod))
-    return replica.restart_policy in ("Always", "OnFailure")
-
-
-def _failure(pod: Manifest) -> str:
-    codes = [f"exit code {each.get('exitCode')}" for each in ends_of(pod)]
-    return str((pod.get("status") or {}).get("reason") or ", ".join(codes) or phase_of(pod))
-
-
-def _annotation(pod: Manifest, key: str) -> str:
-    return str((pod["metadata"].get("annotations") or {}).get(key, ""))
-
-
-class JobPods:
-    """Desired pods of one job."""
-
-    def __init__(self, observed: ObservedJob) -> None:
-        self._observed = observed
-        self._kind = observed.kind
-        self._job = observed.job
-        self._spec: Manifest = observed.job.get("spec") or {}
-        conditions = (observed.job.get("status") or {}).get("conditions") or ()
-        self._was_paused = any(each.get("type") == "Paused" for each in conditions)
-        digest = hashlib.sha256(str(self._job["metadata"]["uid"]).encode()).hexdigest()
-        self._prefix = f"{self._job['metadata']['name']}-{digest[:5]}"
-        self.replicas = {
-            name: replace(each, name=name)
-            for each in observed.kind.replicas(self._job)
-            for name in [f"{self._prefix}-{each.instance}"]
-        }
-        mode = "debug" if self.is_on("debug") else "training"
-        self.launch = f"{mode}-{len(self.replicas)}"
-
-    def is_on(self, mode: str) -> bool:
-        """Return True if a run mode is on; the manuals have two names for the switch."""
+    def _is_on(self, mode: str) -> bool:
+        # The manuals have two names for the switch.
         found = (self._spec.get("runMode") or {}).get(mode) or {}
         return found.get("enabled") is True or found.get("enable") is True
 
-    def pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
-        """Return the manifest of a pod."""
+    def _pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
         labels = {**dict(replica.labels), "replica-type": replica.role}
         if replica.is_chief:
             labels["job-role"] = "master"
         annotations = {
-            GANG: str(len(self.replicas)),
+            GANG: str(len(self._wanted)),
             RESTARTS: str(observed.restarts),
-            LAUNCH: self.launch,
+            LAUNCH: self._launch,
         }
         if isinstance(self._kind, MPILauncherKind):
             annotations[PROCESSES] = str(self._kind.slots_of(self._job))
         spec = self._pod_spec(replica)
         return owned_pod(observed, replica.template, replica.name, spec, labels, annotations)
 
-    def configs(self) -> list[Manifest]:
-        """Return the ConfigMaps that the pods mount."""
+    def _configs(self) -> list[Manifest]:
         if not isinstance(self._kind, MPILauncherKind):
             return []
-        workers = [name for name, replica in self.replicas.items() if not replica.is_chief]
+        workers = [name for name, replica in self._wanted.items() if not replica.is_chief]
         files = {"hostfile": hostfile(workers, self._kind.slots_of(self._job))}
         return [owned_by(self._observed, config_map(f"{self._prefix}-config", {}, files))]
 
@@ -243,14 +213,14 @@ class JobPods:
             raise ValueError(f"the role {replica.role} has no containers")
         named = [each for each in containers if each.get("name") == self._kind.container]
         container: Manifest = (named or list(containers))[0]
-        debug = self._mode("debug", "replicaSpecs", replica.role) if self.is_on("debug") else {}
+        debug = self._mode("debug", "replicaSpecs", replica.role) if self._is_on("debug") else {}
         resumed = self._mode("pause", "resumeSpecs", replica.role) if self._was_paused else {}
         torchrun = self._spec.get("torchrunConfig") or {}
         container["args"] = resumed.get("args") or container.get("args") or []
         container["command"] = resumed.get("command") or container.get("command") or []
         if torchrun.get("enabled") is True and not resumed.get("command"):
             container["command"] = self._torchrun(torchrun)
-        if self.is_on("debug"):
+        if self._is_on("debug"):
             container["command"], container["args"] = debug.get("command") or _DEBUG_COMMAND, []
         if debug.get("skipInitContainer") or resumed.get("skipInitContainer"):
             spec.pop("initContainers", None)
@@ -269,25 +239,38 @@ class JobPods:
 
     def _torchrun(self, torchrun: Manifest) -> list[str]:
         command = ["torchrun"]
-        if len(self.replicas) == 1:
+        if len(self._wanted) == 1:
             command.append("--standalone")
         if torchrun.get("maxRestarts") is not None:
             command.append(f"--max-restarts={torchrun['maxRestarts']}")
         return [*command, *map(str, torchrun.get("extraOptions") or ())]
 
     def _environment(self, torchrun: Manifest, replica: Replica) -> list[Manifest]:
-        number = str(list(self.replicas).index(replica.name))
-        master = next(iter(self.replicas))
+        number = str(list(self._wanted).index(replica.name))
+        master = next(iter(self._wanted))
         if torchrun.get("enabled") is True:
             processes = str(len(replica.ranks) or torchrun.get("procPerNode") or 1)
             env = {"PET_NPROC_PER_NODE": processes}
-            if len(self.replicas) > 1:
-                env |= {"PET_NNODES": str(len(self.replicas)), "PET_NODE_RANK": number}
+            if len(self._wanted) > 1:
+                env |= {"PET_NNODES": str(len(self._wanted)), "PET_NODE_RANK": number}
                 env |= {"PET_MASTER_ADDR": master, "PET_MASTER_PORT": str(MASTER_PORT)}
         else:
             env = {"MASTER_ADDR": master, "MASTER_PORT": str(MASTER_PORT)}
-            env |= {"WORLD_SIZE": str(len(self.replicas)), "RANK": number}
+            env |= {"WORLD_SIZE": str(len(self._wanted)), "RANK": number}
         return [{"name": key, "value": value} for key, value in env.items()]
+
+
+def _is_retryable(replica: Replica, pod: Manifest) -> bool:
+    if phase_of(pod) == "Succeeded":
+        return replica.restart_policy == "Always"
+    if replica.restart_policy == "ExitCode":
+        return any(int(each.get("exitCode") or 0) in _RETRYABLE for each in ends_of(pod))
+    return replica.restart_policy in ("Always", "OnFailure")
+
+
+def _failure(pod: Manifest) -> str:
+    codes = [f"exit code {each.get('exitCode')}" for each in ends_of(pod)]
+    return str((pod.get("status") or {}).get("reason") or ", ".join(codes) or phase_of(pod))
 
 
 def tensorboard_of(observed: ObservedJob) -> list[tuple[Resource, Manifest]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api import api_errors
@@ -27,13 +26,6 @@ SYSTEM_META = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Options of a write request."""
-
-    dry_run: bool = False
-
-
 class Registry:
     """Operations on the objects of a store; none of them waits."""
 
@@ -42,7 +34,7 @@ class Registry:
         self._allows_open_rendezvous = allows_open_rendezvous
         self._deleter = Deleter(store)
         if store.get("namespaces", "", "default") is None:
-            self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write())
+            self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}})
 
     def get(self, served: ServedResource, namespace: str, name: str) -> Record:
         """Return an object.
@@ -55,8 +47,8 @@ class Registry:
             raise api_errors.not_found(served, name)
         return record
 
-    def create(self, served: ServedResource, namespace: str, obj: Object, write: Write) -> Object:
-        """Store a new object and return it as stored.
+    def create(self, served: ServedResource, namespace: str, obj: Object, *, dry_run: bool = False) -> Object:
+        """Store a new object and return it as stored, or as `dry_run` would have stored it.
 
         Raises:
             ApiError: The name is taken, the namespace is missing or terminating, or a field is wrong.
@@ -87,7 +79,7 @@ class Registry:
             raise api_errors.already_exists(served, meta["name"], terminating=terminating)
         defaults.fill(served, obj)
         self._check(served, obj, None)
-        if write.dry_run:
+        if dry_run:
             return obj
         self._deleter.put(served.key, obj)
         self._deleter.collect_if_orphan(served, obj)
@@ -99,8 +91,9 @@ class Registry:
         namespace: str,
         name: str,
         patched: Callable[[Object], Any],
-        write: Write,
         subresource: str = "",
+        *,
+        dry_run: bool = False,
     ) -> Object:
         """Change an object by a function that returns the changed copy."""
         old = self.get(served, namespace, name).obj
@@ -109,7 +102,7 @@ class Registry:
             raise api_errors.bad_request("the patch does not leave an object")
         new = self._normalised(served, new)
         _set_location(new["metadata"], namespace, name)
-        return self._update(served, old, new, write, subresource)
+        return self._update(served, old, new, subresource, dry_run)
 
     def bind(
         self, namespace: str, name: str, node: str, annotations: Mapping[str, str] | None = None
@@ -146,7 +139,7 @@ class Registry:
                 self._deleter.remove("events", record.obj)
 
     def _update(
-        self, served: ServedResource, old: Object, new: Object, write: Write, subresource: str
+        self, served: ServedResource, old: Object, new: Object, subresource: str, dry_run: bool
     ) -> Object:
         name = old["metadata"]["name"]
         meta, old_meta = new["metadata"], old["metadata"]
@@ -182,7 +175,7 @@ class Registry:
             self._check(served, new, old)
         if "generation" in old_meta and subresource == "" and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old_meta["generation"] + 1
-        if write.dry_run:
+        if dry_run:
             return new
         self._deleter.put(served.key, new)
         return new

@@ -264,10 +264,6 @@ def _metadata(key: str, meta: Object) -> Iterator[StatusCause]:
             yield StatusCause.invalid("metadata.labels", label, rule)
 
 
-def _pod(obj: Object) -> Iterator[StatusCause]:
-    yield from _pod_spec(obj["spec"], "spec")
-
-
 def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
     volumes = [volume["name"] for volume in spec.get("volumes", ())]
     names: list[str] = []
@@ -358,7 +354,7 @@ def _job_change(new: Object, old: Object) -> Iterator[StatusCause]:
 Rules = Mapping[str, Callable[..., Sequence[StatusCause] | Iterator[StatusCause]]]
 # Rules for every object, by key of its kind.
 RULES: Rules = {
-    "pods": _pod,
+    "pods": lambda obj: _pod_spec(obj["spec"], "spec"),
     "jobs.batch": _job,
     "deployments.apps": _deployment,
     "persistentvolumeclaims": _claim,

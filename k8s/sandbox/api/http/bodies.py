@@ -13,8 +13,7 @@ from aiohttp import web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.patches import without_nulls
-from k8s.sandbox.api.admission.registry import Write
-from k8s.sandbox.api.api_errors import StatusCause
+from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.queries import read_query
 from k8s.sandbox.api.served import SERVED
 
@@ -42,7 +41,9 @@ async def read(request: web.Request, kind: str, accepted: Iterable[str] = (JSON,
         ApiError: The content type is not accepted, or the body cannot be decoded.
     """
     if request.content_type not in (*accepted, UNNAMED_TYPE):
-        raise api_errors.unsupported_media(accepted)
+        listed = ", ".join(accepted)
+        message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+        raise ApiError(415, "UnsupportedMediaType", message)
     return decode(await request.read(), kind)
 
 
@@ -70,11 +71,6 @@ def _depth(value: Any) -> int:
     return 0 if members is None else 1 + max(map(_depth, members), default=0)
 
 
-def write_options(request: web.Request, options: str) -> Write:
-    """Return the options of a write request; `options` is their kind, such as `CreateOptions`."""
-    return Write(dry_run=_is_dry_run(request.query.getall("dryRun", []), options))
-
-
 async def deletion_options(request: web.Request) -> DeleteOptions:
     """Return the options of a delete request, from the body or else from the query."""
     body: Any = {}
@@ -89,7 +85,7 @@ async def deletion_options(request: web.Request) -> DeleteOptions:
             "propagationPolicy", options.propagation_policy, (*PROPAGATIONS, "nil")
         )
         raise api_errors.invalid_options("DeleteOptions", cause)
-    _is_dry_run(options.dry_run, "DeleteOptions")
+    is_dry_run(options.dry_run, "DeleteOptions")
     return options
 
 
@@ -126,7 +122,12 @@ def parse_binding(binding: Any) -> tuple[str, dict[str, str]]:
     return node, {str(key): str(value) for key, value in annotations.items()}
 
 
-def _is_dry_run(values: Iterable[Any], options: str) -> bool:
+def is_dry_run(values: Iterable[Any], options: str) -> bool:
+    """Return True if the `dryRun` values ask for one; `options` is the kind of the request's options.
+
+    Raises:
+        ApiError: A value other than `All` was sent.
+    """
     given = list(values)
     if any(value != "All" for value in given):
         listed = ", ".join(f'"{value}"' for value in given)

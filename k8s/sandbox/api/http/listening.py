@@ -51,16 +51,16 @@ class OwnUserSocket(socket.socket):
         return connection, address
 
 
-def listen(host: str, port: int) -> OwnUserSocket:
-    """Return a socket that listens on an address; port 0 takes a free one.
+def listen(port: int) -> OwnUserSocket:
+    """Return a socket that listens on loopback; port 0 takes a free one.
 
     Raises:
         OSError: The port is taken.
     """
-    listening = OwnUserSocket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening = OwnUserSocket()
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        listening.bind(("127.0.0.1", port))
         listening.listen(BACKLOG)
     except OSError:
         listening.close()

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.api_errors import StatusCause
+from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.queries import Count, read_query, selector_of
 from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.store import Change, Object, Record, Store
@@ -112,7 +112,7 @@ async def watch(
             try:
                 changes = store.changes_after(key, version)
             except Expired as error:
-                gone = api_errors.expired(error.why).status
+                gone = ApiError(410, "Expired", error.why).status
                 await response.write(_line("ERROR", msgspec.json.encode(gone)))
                 break
             for at in range(0, len(changes), EVENTS_PER_WRITE):

@@ -35,7 +35,7 @@ from k8s.sandbox.api.streams.pod_log import send_log
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
-LOOPBACK = {"127.0.0.1": "127.0.0.1", "::1": "::1", "localhost": "127.0.0.1"}
+_TOO_LARGE = f"Request entity too large: limit is {MAX_BODY_BYTES}"
 # Paths that need no token.
 OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 # Age at which events are removed, as on a real server.
@@ -136,18 +136,15 @@ class Server:
         """Return the seconds since the last request of a user; 0 while a request or stream is open."""
         return 0.0 if self._in_use else time.monotonic() - self._last_used
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
-        """Listen, and return the port; 0 takes a free one. kubectl needs `tls`.
+    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+        """Listen on loopback, and return the port; 0 takes a free one. kubectl needs `tls`.
 
         Raises:
-            ValueError: The host is not this machine's loopback.
             OSError: The port is taken.
         """
-        if host not in LOOPBACK:
-            raise ValueError(f"the sandbox listens on loopback only, not on {host}")
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        listening = listen(LOOPBACK[host], port)
+        listening = listen(port)
         port = int(listening.getsockname()[1])
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()
@@ -190,7 +187,7 @@ class Server:
         except ApiError as error:
             return _status_response(error)
         except web.HTTPRequestEntityTooLarge:
-            return _status_response(api_errors.too_large(f"limit is {MAX_BODY_BYTES}"))
+            return _status_response(ApiError(413, "RequestEntityTooLarge", _TOO_LARGE))
         except RecursionError:
             return _status_response(api_errors.bad_request("the object is nested too deeply"))
         except StoreError as error:
@@ -251,9 +248,9 @@ class Server:
         return _json(msgspec.json.encode(answer), 201)
 
     async def _create(self, request: web.Request, target: RequestTarget) -> web.Response:
-        write = bodies.write_options(request, "CreateOptions")
+        dry_run = bodies.is_dry_run(request.query.getall("dryRun", []), "CreateOptions")
         body = await bodies.read(request, target.served.resource.kind)
-        obj = self.registry.create(target.served, target.namespace, body, write)
+        obj = self.registry.create(target.served, target.namespace, body, dry_run=dry_run)
         answer = _json(msgspec.json.encode(obj), 201)
         for warning in warnings_of(obj):
             quoted = _NOT_PLAIN.sub("?", warning).replace("\\", "\\\\").replace('"', '\\"')
@@ -261,7 +258,7 @@ class Server:
         return answer
 
     async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
-        write = bodies.write_options(request, "PatchOptions")
+        dry_run = bodies.is_dry_run(request.query.getall("dryRun", []), "PatchOptions")
         served = target.served
         if request.content_type == "application/apply-patch+yaml":
             advice = "use client-side apply, kubectl apply without --server-side"
@@ -273,7 +270,12 @@ class Server:
         if change is not patches.json_patch and not isinstance(body, dict):
             raise api_errors.bad_request("the patch is not an object")
         obj = self.registry.patch(
-            served, target.namespace, target.name, lambda old: change(old, body), write, target.subresource
+            served,
+            target.namespace,
+            target.name,
+            lambda old: change(old, body),
+            target.subresource,
+            dry_run=dry_run,
         )
         return _json(msgspec.json.encode(obj))
 

@@ -31,7 +31,7 @@ from aiohttp import WSMsgType, web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.store import Record, Store
-from k8s.sandbox.api.streams.pod_log import container_of, status_of
+from k8s.sandbox.api.streams.pod_log import container_of, current_status, status_of
 from k8s.sandbox.pod_folder import EXEC_SOCKET, Launch, rewrite_words
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -233,10 +233,7 @@ class Session:
 async def _until_pod_ends(store: Store, original: Record, container: str, stopping: asyncio.Event) -> None:
     with store.listening("pods") as changed:
         while not stopping.is_set():
-            record = store.get("pods", original.namespace, original.name)
-            if record is None or record.obj["metadata"]["uid"] != original.obj["metadata"]["uid"]:
-                return
-            if "running" not in (status_of(record.obj, container).get("state") or {}):
+            if "running" not in (current_status(store, original, container).get("state") or {}):
                 return
             changed.clear()
             await changed.wait()

@@ -136,9 +136,14 @@ async def send_log(
     return response
 
 
-def _is_over(store: Store, original: Record, container: str, run: int) -> bool:
+def current_status(store: Store, original: Record, container: str) -> Mapping[str, Any]:
+    """Return the present status of a pod's container; empty once the pod is gone."""
     record = store.get("pods", original.namespace, original.name)
     if record is None or record.obj["metadata"]["uid"] != original.obj["metadata"]["uid"]:
-        return True
-    status = status_of(record.obj, container)
+        return {}
+    return status_of(record.obj, container)
+
+
+def _is_over(store: Store, original: Record, container: str, run: int) -> bool:
+    status = current_status(store, original, container)
     return "running" not in (status.get("state") or {}) or int(status.get("restartCount") or 0) != run

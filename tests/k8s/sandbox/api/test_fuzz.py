@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.deletion import DeleteOptions
-from k8s.sandbox.api.admission.registry import Registry, Write
+from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.queries import field_requirements, label_requirements
 from k8s.sandbox.api.served import BY_KEY
@@ -28,9 +28,9 @@ from tests.k8s.sandbox.calls import Object, config, job, pod, thing, torch_job
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     store = Store(tmp_path_factory.mktemp("fuzz") / "store")
     registry = Registry(store)
-    registry.create(BY_KEY["pods"], "default", pod("p", node="n"), Write())
-    registry.create(BY_KEY["jobs.batch"], "default", job("p"), Write())
-    registry.create(BY_KEY["pytorchjobs.kubeflow.org"], "default", torch_job("p"), Write())
+    registry.create(BY_KEY["pods"], "default", pod("p", node="n"))
+    registry.create(BY_KEY["jobs.batch"], "default", job("p"))
+    registry.create(BY_KEY["pytorchjobs.kubeflow.org"], "default", torch_job("p"))
     yield registry
     store.close()
 
@@ -55,7 +55,7 @@ def test_any_body_is_stored_or_refused(registry: Registry, key: str, body: Any, 
     for each in bodies:
         try:
             namespace = "default" if served.resource.is_namespaced else ""
-            made = registry.create(served, namespace, each, Write(dry_run=True))
+            made = registry.create(served, namespace, each, dry_run=True)
         except ApiError as error:
             assert error.code in (400, 409, 422)
         else:
@@ -160,15 +160,13 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
     served = BY_KEY[key]
     namespace = "default" if served.resource.is_namespaced else ""
     try:
-        made = registry.create(served, namespace, obj, Write(dry_run=True))
+        made = registry.create(served, namespace, obj, dry_run=True)
         if "status" in obj and served.has_status:
-            registry.create(served, namespace, RICH[key], Write())
+            registry.create(served, namespace, RICH[key])
             at_once = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
             try:
                 changed = {**made, **obj}
-                made = registry.patch(
-                    served, namespace, "x", lambda old: changed, Write(dry_run=True), "status"
-                )
+                made = registry.patch(served, namespace, "x", lambda old: changed, "status", dry_run=True)
             finally:
                 registry.delete(served, namespace, "x", at_once)
     except ApiError as error:
@@ -191,7 +189,7 @@ def test_any_patch_is_applied_or_rejected(
     for change in (patches.merge, patches.strategic):
         patched = functools.partial(change, patch=patch)
         try:
-            made = registry.patch(served, "default", "p", patched, Write(dry_run=True), subresource)
+            made = registry.patch(served, "default", "p", patched, subresource, dry_run=True)
         except ApiError as error:
             assert error.code in (400, 409, 422)
         else:
@@ -218,7 +216,7 @@ def test_any_json_patch_is_applied_or_rejected(registry: Registry, operations: l
     before = copy.deepcopy(registry.get(pods, "default", "p").obj)
     patch = functools.partial(patches.json_patch, patch=operations)
     try:
-        registry.patch(pods, "default", "p", patch, Write(dry_run=True))
+        registry.patch(pods, "default", "p", patch, dry_run=True)
     except ApiError as error:
         assert error.code in (400, 409, 422)
     assert registry.get(pods, "default", "p").obj == before
@@ -228,10 +226,10 @@ def test_stored_objects_are_never_changed_in_place(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     registry = Registry(store)
     served = BY_KEY["configmaps"]
-    registry.create(served, "default", config("c"), Write())
+    registry.create(served, "default", config("c"))
     record = registry.get(served, "default", "c")
     seen = copy.deepcopy(record.obj)
-    registry.patch(served, "default", "c", lambda old: patches.merge(old, {"data": {"k": "2"}}), Write())
+    registry.patch(served, "default", "c", lambda old: patches.merge(old, {"data": {"k": "2"}}))
     assert record.obj == seen
     store.close()
 

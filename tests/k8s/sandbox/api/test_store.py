@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from k8s.errors import Expired
-from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.store import RESERVE_BYTES, Object, Store, StoreError
@@ -172,10 +171,10 @@ def test_only_versions_before_the_oldest_stored_change_are_expired(tmp_path: Pat
 async def test_a_watch_that_falls_behind_ends_with_410(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=5)
     async with serving(store, tmp_path) as (server, api), api.watching("configmaps") as events:
-        write, served = Write(), BY_KEY["configmaps"]
+        served = BY_KEY["configmaps"]
         # All in one turn of the loop: no watch can keep up with that.
         for number in range(20):
-            server.registry.create(served, "default", config(f"c-{number}"), write)
+            server.registry.create(served, "default", config(f"c-{number}"))
         assert (await events.next())["object"]["code"] == 410
     store.close()
 
@@ -248,11 +247,11 @@ async def test_every_watcher_sees_every_change_once(sandbox: Api) -> None:
 async def test_thousands_of_changes_a_second_reach_a_watcher(store: Store, tmp_path: Path) -> None:
     count = 5000
     async with serving(store, tmp_path) as (server, api), api.watching("pods") as events:
-        served, write = BY_KEY["pods"], Write()
+        served = BY_KEY["pods"]
 
         async def change() -> None:
             for number in range(count):
-                server.registry.create(served, "default", pod(f"p-{number}"), write)
+                server.registry.create(served, "default", pod(f"p-{number}"))
                 if number % 50 == 0:
                     await asyncio.sleep(0)
 
@@ -268,7 +267,7 @@ async def test_thousands_of_changes_a_second_reach_a_watcher(store: Store, tmp_p
 async def test_a_thousand_pods_are_listed_quickly(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as (server, api):
         for number in range(1000):
-            server.registry.create(BY_KEY["pods"], "default", pod(f"p-{number}"), Write())
+            server.registry.create(BY_KEY["pods"], "default", pod(f"p-{number}"))
         await api.get("pods")
         begun = time.process_time()
         async with api.session.get(
