@@ -1,4 +1,4 @@
-"""One cause has one sentence: in `why`, the row, preflight of flags and of a file, and the form."""
+"""One cause has one sentence: in `why` and its short form, preflight of flags and of a file, and the form."""
 
 from __future__ import annotations
 
