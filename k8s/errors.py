@@ -130,6 +130,10 @@ class TooLarge(ServerFailed):
         self.retry_after_s = 60.0
 
 
+class ExecFailed(KubeError):
+    """Command in a container that failed."""
+
+
 E = TypeVar("E", bound=BaseException)
 
 

@@ -33,9 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words[:1] == ["__complete"]:  # at each tab: nothing that is not needed for it
-            from tui.commands.completer import complete
+            from tui.commands.completer import complete, read_grammar
 
-            return complete(words[1:])
+            grammar = read_grammar()
+            if not grammar:
+                from tui.commands.completion import store_grammar
+
+                grammar = store_grammar()
+            return complete(words[1:], grammar)
         if words == ["--version"]:
             return _print_version()
         return _main(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shlex
 import sys
 from collections.abc import Mapping
@@ -165,6 +166,23 @@ class ConsoleOptions:
             namespace=self.namespace or next((each.namespace for each in found if each.namespace), ""),
             context_theme=next((each.theme for each in found if each.theme), ""),
         )
+
+    @property
+    def has_cluster(self) -> bool:
+        """True if a cluster is named, or kubectl would find one."""
+        from k8s.client.auth.kubeconfig import kubeconfig_files
+
+        is_named = self.kubeconfig or self.overrides.server
+        return bool(is_named or kubeconfig_files() or "KUBERNETES_SERVICE_HOST" in os.environ)
+
+    @property
+    def joins_sandbox(self) -> bool:
+        """True if no cluster is named and there is no kubeconfig, but a sandbox that runs."""
+        if self.context or self.has_cluster:
+            return False
+        from k8s import sandbox
+
+        return sandbox.is_running()
 
     @property
     def read_only_reason(self) -> str:

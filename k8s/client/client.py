@@ -26,10 +26,11 @@ from k8s.client.transport import (
     json_object,
     query_of,
     read_answer,
+    status_of,
     translated,
     without_credentials,
 )
-from k8s.errors import Invalid, KubeError, NotFound, NotKubernetes
+from k8s.errors import ExecFailed, Invalid, KubeError, NotFound, NotKubernetes, TooLarge
 from k8s.models.resources import PODS, Resource
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 REQUEST_S = 30.0
 # The whole answer may take this many times longer: a slow server would send for ever.
 ANSWER_TIMES = 10
+# Limits of what a command in a container may print, and of the end of its errors that is quoted.
+OUTPUT_LIMIT_BYTES = 8 * 2**20
+_ERRORS_BYTES = 500
 FIELD_MANAGER = "gpuconsole"
 MERGE_PATCH = "application/merge-patch+json"
 # Objects without spec and status; a server that cannot leave them out sends whole ones.
@@ -345,6 +349,51 @@ class Client:
         path, doing = PODS.path(namespace, pod, "exec"), f"run {command[0]} in {pod}"
         async with self.open_socket(path, doing, query, silence_s=self._request_s) as socket:
             yield socket
+
+    async def run(
+        self,
+        pod: str,
+        namespace: str,
+        command: Sequence[str],
+        *,
+        container: str = "",
+        limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    ) -> bytes:
+        """Run a command in a container and return its standard output.
+
+        Raises:
+            TooLarge: The command wrote more than `limit_bytes`, or errors without end.
+            ExecFailed: The command failed.
+            KubeError: The command could not be started.
+        """
+        import aiohttp
+
+        output, errors = bytearray(), bytearray()
+        ending, error_bytes = b"", 0
+        async with self.exec(pod, namespace, command, container=container) as socket:
+            with translated(f"read from {pod}"):
+                async for message in socket:
+                    if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                        continue
+                    channel, content = message.data[0], message.data[1:]
+                    if channel == 1:
+                        output += content
+                    elif channel == 2:
+                        errors = (errors + content)[-_ERRORS_BYTES:]
+                        error_bytes += len(content)
+                    elif channel == 3:
+                        ending = content
+                    is_endless = error_bytes > OUTPUT_LIMIT_BYTES
+                    if len(output) > limit_bytes or is_endless:
+                        output.clear()  # not until the error is gone
+                        most = OUTPUT_LIMIT_BYTES if is_endless else limit_bytes
+                        why = f"It sent more than {most >> 10:,} KiB, the most that is read at once."
+                        raise TooLarge(f"Could not read from {pod}.", why)
+        status = status_of(ending)
+        if status.get("status") != "Success":
+            why = errors.decode("utf-8", "replace") or str(status.get("message") or "The connection broke.")
+            raise ExecFailed(f"Could not run {command[0]} in {pod}.", why)
+        return bytes(output)
 
     @asynccontextmanager
     async def open_socket(

@@ -16,20 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import aiohttp
-
 from k8s.client.client import Client
-from k8s.client.transport import status_of, translated
-from k8s.errors import KubeError, NotFound, TooLarge
+from k8s.errors import ExecFailed, NotFound
 from k8s.models.resources import CLAIMS
 
 # Annotation of a claim whose volume is a folder on this machine.
 LOCAL_PATH = "gpuconsole.dev/path"
 # Limit of one `read_from`.
 READ_LIMIT_BYTES = 32 * 2**20
-# Limit of a list of files.
-_LIST_LIMIT_BYTES = 8 * 2**20
-_ERROR_LIMIT_BYTES = 500
 _READ = 'exec <"$1" && tail -c "+$2" | head -c "$3"'
 # The folders of a program may be many.
 SEARCH_S = 20.0
@@ -79,54 +73,6 @@ class RemoteFile:
     size_bytes: int
 
 
-class ExecFailed(KubeError):
-    """Command in a container that failed."""
-
-
-async def run(
-    client: Client,
-    pod: str,
-    namespace: str,
-    command: Sequence[str],
-    *,
-    container: str = "",
-    limit_bytes: int = _LIST_LIMIT_BYTES,
-) -> bytes:
-    """Run a command and return its standard output.
-
-    Raises:
-        TooLarge: The command wrote more than `limit_bytes`, or errors without end.
-        ExecFailed: The command failed.
-        KubeError: The command could not be started.
-    """
-    output, errors = bytearray(), bytearray()
-    ending, error_bytes = b"", 0
-    async with client.exec(pod, namespace, command, container=container) as socket:
-        with translated(f"read from {pod}"):
-            async for message in socket:
-                if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
-                    continue
-                channel, content = message.data[0], message.data[1:]
-                if channel == 1:
-                    output += content
-                elif channel == 2:
-                    errors = (errors + content)[-_ERROR_LIMIT_BYTES:]
-                    error_bytes += len(content)
-                elif channel == 3:
-                    ending = content
-                is_endless = error_bytes > _LIST_LIMIT_BYTES
-                if len(output) > limit_bytes or is_endless:
-                    output.clear()  # not until the error is gone
-                    most = _LIST_LIMIT_BYTES if is_endless else limit_bytes
-                    why = f"It sent more than {most >> 10:,} KiB, the most that is read at once."
-                    raise TooLarge(f"Could not read from {pod}.", why)
-    status = status_of(ending)
-    if status.get("status") != "Success":
-        why = errors.decode("utf-8", "replace") or str(status.get("message") or "The connection broke.")
-        raise ExecFailed(f"Could not run {command[0]} in {pod}.", why)
-    return bytes(output)
-
-
 async def list_files(
     client: Client, pod: str, namespace: str, folder: str, names: Sequence[str], *, container: str = ""
 ) -> list[RemoteFile]:
@@ -135,7 +81,7 @@ async def list_files(
     Links to files and folders are followed, as `trainer.tfevents` does.
     """
     words = ["sh", "-c", _list_script(names), "sh", folder]
-    output = await run(client, pod, namespace, words, container=container)
+    output = await client.run(pod, namespace, words, container=container)
     found = []
     for line in output.decode("utf-8", "replace").splitlines():
         size, _, path = line.strip().partition(" ")
@@ -169,7 +115,7 @@ async def find_folders(
     words = ["sh", "-c", _SEARCH, "sh", *roots, *depth, *_matching(names)]
     try:
         async with asyncio.timeout(SEARCH_S):
-            output = await run(client, pod, namespace, words, container=container)
+            output = await client.run(pod, namespace, words, container=container)
     except TimeoutError as error:
         raise ExecFailed(f"Could not search {pod}.", f"It took more than {SEARCH_S:.0f} s.") from error
     paths = output.decode("utf-8", "replace").splitlines()
@@ -193,7 +139,7 @@ async def read_from(
 ) -> bytes:
     """Return a file's content from an offset, at most `limit_bytes`."""
     words = ["sh", "-c", _READ, "sh", path, str(offset + 1), str(limit_bytes)]
-    return await run(client, pod, namespace, words, container=container, limit_bytes=limit_bytes)
+    return await client.run(pod, namespace, words, container=container, limit_bytes=limit_bytes)
 
 
 def is_on_claim(template: Mapping[str, Any], path: str) -> bool:

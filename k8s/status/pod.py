@@ -27,19 +27,15 @@ PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
 # Linux's numbers, on whatever system the console runs. Source: signal(7).
-_SIGNALS = {
-    1: "SIGHUP",
-    2: "SIGINT",
-    3: "SIGQUIT",
-    4: "SIGILL",
-    6: "SIGABRT",
-    7: "SIGBUS",
-    8: "SIGFPE",
-    9: "SIGKILL",
-    11: "SIGSEGV",
-    13: "SIGPIPE",
-    15: "SIGTERM",
-}
+_SIGNALS = dict(
+    enumerate(
+        (
+            *("SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE"),
+            *("SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM"),
+        ),
+        start=1,
+    )
+) | {24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS"}
 # Kubelet reasons that say more than the exit code beside them.
 _ENDS = {"OOMKilled": "OOMKilled", "ContainerStatusUnknown": "ended unseen: its node lost track of it"}
 # Source: Kubernetes, "Pod disruption conditions".
@@ -208,6 +204,11 @@ def exit_text(ended: Terminated) -> str:
     name = f" ({_SIGNALS[number]})" if number in _SIGNALS else ""
     text = f"signal {number}{name}" if ended.signal else f"exit {ended.exit_code}{name}"
     return text if ended.reason in ("", "Error", "Completed") else f"{ended.reason}, {text}"
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal of Linux; empty for an unknown one."""
+    return _SIGNALS.get(number, "")
 
 
 def _all_statuses(pod: Pod) -> Sequence[ContainerStatus]:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from k8s import models
 from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
-from k8s.jobs.pod_files import run
 from k8s.models import Pod
 from k8s.models.accelerators import may_be_nvidia, of_pod
 from k8s.models.resources import CONFIG_MAPS, PODS
@@ -94,7 +93,7 @@ async def fetch_links(client: Client, node: NodeRow, namespace: str = "") -> Lin
     for place in places[:MAX_TRIED]:
         where = f"{place.namespace}/{place.pod}"
         try:
-            output = await run(client, place.pod, place.namespace, COMMAND, container=place.container)
+            output = await client.run(place.pod, place.namespace, COMMAND, container=place.container)
             source = f"{' '.join(COMMAND)} in pod {where}"
             matrix = read_topology(output.decode("utf-8", "replace"), node.gpu_model, source)
         except KubeError as error:

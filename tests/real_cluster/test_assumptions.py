@@ -12,10 +12,10 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.mirror import Mirror
-from k8s.errors import Forbidden, NotFound
+from k8s.errors import ExecFailed, Forbidden, NotFound
 from k8s.jobs.create import JobRejected
 from k8s.jobs.permissions import ResourceAttributes, review
-from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_files, read_from
+from k8s.jobs.pod_files import RemoteFile, list_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NODES, PODS

@@ -118,9 +118,7 @@ async def test_a_file_written_byte_by_byte_is_read_by_exec_and_then_from_its_vol
 
 
 async def _touch(client: Client, pod: str) -> None:
-    from k8s.jobs.pod_files import run
-
-    await run(client, pod, client.config.namespace, ["touch", "/w/x"])
+    await client.run(pod, client.config.namespace, ["touch", "/w/x"])
 
 
 async def test_a_tensorboard_is_read_through_the_proxy_of_its_service(admin: Client) -> None:

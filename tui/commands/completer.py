@@ -1,7 +1,7 @@
 """Answers of `__complete`, which the shells' completion scripts call at each tab.
 
 Imports nothing slow, because a tab must answer within 100 ms: the grammar of the command line and the
-names in the cluster come from caches in the state folder. A stale cache is refreshed in the background.
+names in the cluster come from caches in the state folder. Stale names are refreshed in the background.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ _CLUSTER_FLAGS = {
 }
 
 
-def complete(words: Sequence[str]) -> int:
+def complete(words: Sequence[str], grammar: Mapping[str, Any]) -> int:
     """Print the completions of the last word, one per line with a tab before its description.
 
     The last line is `:files` where a path may follow, `:` elsewhere.
     """
     before, word, prefix = _split(list(words))
-    grammar = _grammar()
     node, source, given = grammar, "", dict[str, str]()
     job, flag, takes_value, place = "", "", False, 0
     for each in before:
@@ -202,14 +201,13 @@ def _refresh(flags: Iterable[str]) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def _grammar() -> dict[str, Any]:
-    """Return the grammar, from the cache if it was made by this very program."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    key = f"{folder} {max(os.stat(each).st_mtime for each in (folder, os.path.join(folder, 'support')))}"
+def read_grammar() -> dict[str, Any]:
+    """Return the cached grammar; empty if another program, or an older version of this one, wrote it."""
     found = read_cache(GRAMMAR_FILE)
-    if found.get("key") != key:
-        from tui.commands.completion import make_grammar, write_cache
+    return found if found.get("key") == grammar_key() else {}
 
-        found = {"key": key, **make_grammar()}
-        write_cache(GRAMMAR_FILE, found)
-    return found
+
+def grammar_key() -> str:
+    """Return the mark of this program in the cache of its grammar."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return f"{folder} {max(os.stat(each).st_mtime for each in (folder, os.path.join(folder, 'support')))}"

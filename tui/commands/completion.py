@@ -18,9 +18,11 @@ from k8s.kinds import KINDS
 from tui.commands.completer import (
     ALL_NAMESPACES,
     FILES,
+    GRAMMAR_FILE,
     MOST_CLUSTERS,
     NAMES_FILE,
     cluster_key,
+    grammar_key,
     read_cache,
     read_names,
     state_folder,
@@ -169,6 +171,13 @@ def write_cache(name: str, values: dict[str, Any]) -> None:
     """Write a cache file; without a state folder there is none."""
     with suppress(OSError):
         write_private_file(Path(state_folder()) / name, json.dumps(values))
+
+
+def store_grammar() -> dict[str, Any]:
+    """Cache the grammar for `completer` and return it."""
+    found = {"key": grammar_key(), **make_grammar()}
+    write_cache(GRAMMAR_FILE, found)
+    return found
 
 
 def make_grammar() -> dict[str, Any]:

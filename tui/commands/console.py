@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import themes
-from k8s.client.auth.kubeconfig import kubeconfig_files
 from k8s.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import WrongUsage, confirm, write_stderr
@@ -38,8 +37,8 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     is_fixed = options.is_mono or bool(options.theme) or colours in ("none", "16")
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
-    if not options.is_sandbox and not _has_cluster(options):
-        if joins_sandbox(options):
+    if not options.is_sandbox and not options.has_cluster:
+        if options.joins_sandbox:
             write_stderr("There is no kubeconfig: joining the sandbox that runs on this machine.")
         else:
             from k8s.client.auth.kubeconfig import SANDBOX_HINT
@@ -108,17 +107,3 @@ def check_theme(word: str, palettes: Collection[str]) -> str | None:
         names = names_there_are(word, map(themes.short, palettes))
         raise WrongUsage(f"There is no theme {sanitize(word)!r}.\n{names}")
     return found
-
-
-def joins_sandbox(options: ConsoleOptions) -> bool:
-    """Return True if no cluster is named and there is no kubeconfig, but a sandbox that runs."""
-    if options.context or _has_cluster(options):
-        return False
-    from k8s import sandbox
-
-    return sandbox.is_running()
-
-
-def _has_cluster(options: ConsoleOptions) -> bool:
-    is_named = options.kubeconfig or options.overrides.server
-    return bool(is_named or kubeconfig_files() or "KUBERNETES_SERVICE_HOST" in os.environ)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
@@ -14,9 +13,8 @@ from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.log_output import FollowedJob, print_log, require_lines
 from tui.commands.support.output import write_stderr
+from tui.commands.support.parser import seconds
 from tui.options import ConsoleOptions, command_line
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,13 +44,6 @@ def _line_count(text: str) -> int:
     if count < -1:
         raise argparse.ArgumentTypeError(f"{text} is not a number of lines; -1 prints all")
     return count
-
-
-def seconds(text: str) -> int:
-    """Parse a duration such as `90s` or `1h30m` into seconds."""
-    if not re.fullmatch(r"(\d{1,9}[smhd])+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m, 1h30m")
-    return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:

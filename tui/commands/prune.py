@@ -14,10 +14,10 @@ from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_feed, server_clock
 from tui.commands.support.output import add_format, write_list, write_stderr
+from tui.commands.support.parser import seconds
 from tui.commands.support.partial import write_items, write_missing
 from tui.feeds.run_feed import NodesAndPods
 from tui.jobs.delete_plan import delete_plan

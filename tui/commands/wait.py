@@ -14,12 +14,12 @@ from k8s.errors import FORBIDDEN_HINT, Forbidden
 from k8s.jobs.permissions import Permissions
 from k8s.kinds import JobRef
 from k8s.status import Status
-from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_jobs
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import find_job, titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write, write_stderr
+from tui.commands.support.parser import seconds
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
 from tui.jobs.hooks import TIMED_OUT

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from k8s.client.client import Client
-from k8s.diagnosis.failures.causes import FailureCause
-from k8s.diagnosis.failures.triage_result import ContainerLog, Triage, triage
+from k8s.diagnosis.failures import ContainerLog, FailureCause, Triage, triage
 from k8s.errors import Forbidden, KubeError
 from k8s.logs.lines import LogLine, Target, targets_of
 from k8s.logs.tail import read_tail

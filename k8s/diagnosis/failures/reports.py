@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from k8s.diagnosis.failures.errors import ROOT_CAUSE, RankedText
-from k8s.diagnosis.failures.triage_result import signal_name
+from k8s.status.pod import signal_name
 
 # A process that got one of these was not told to stop by its launcher.
 _HARD = ("SIGKILL", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")

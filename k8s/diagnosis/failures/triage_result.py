@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from k8s.diagnosis.failures.causes import CAUSES, FailureCause
+from k8s.diagnosis.failures.causes import FailureCause
+from k8s.status.pod import signal_name
 
 if TYPE_CHECKING:
     from k8s.logs.lines import LogLine
@@ -21,14 +20,6 @@ NEVER_STARTED = (
     "StartError",
     "ContainerCannotRun",
 )
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal; empty for an unknown one."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +77,3 @@ class Triage:
     others: tuple[str, ...]
     """Errors of the other ranks, grouped: `63 ranks: NCCL watchdog timeout after rank 17 left`."""
     first_error_at: datetime | None
-
-
-def triage(logs: Sequence[ContainerLog], causes: Sequence[FailureCause] = CAUSES) -> Triage | None:
-    """Find the rank that failed first and its cause; None if nothing has failed."""
-    # Compiles a hundred patterns, and most commands meet no failure.
-    from k8s.diagnosis.failures.culprit import find_culprit
-
-    return find_culprit(logs, causes)

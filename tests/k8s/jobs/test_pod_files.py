@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from k8s.errors import KubeError, Unreachable
+from k8s.errors import ExecFailed, KubeError, Unreachable
 from k8s.jobs.pod_files import (
     _READ,
-    ExecFailed,
     RemoteFile,
     _list_script,
     list_files,
     local_folder,
     read_from,
-    run,
 )
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
@@ -132,7 +130,7 @@ async def test_a_failed_command_reports_the_reason(frames: list[tuple[int, bytes
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Socket(frames))
         with pytest.raises(ExecFailed, match=words) as caught:
-            await run(client, "a", "ns", ["find"])
+            await client.run("a", "ns", ["find"])
     assert len(str(caught.value)) < 1000
 
 
@@ -140,14 +138,14 @@ async def test_a_command_that_falls_silent_is_given_up() -> None:
     async with ScriptedCluster() as cluster, cluster.client(request_s=0.1) as client:
         cluster.say(EXEC, Socket([(1, b"half")], is_left_open=True))
         with pytest.raises(Unreachable, match="in time"):
-            await run(client, "a", "ns", ["cat"])
+            await client.run("a", "ns", ["cat"])
 
 
 async def test_a_forbidden_command_raises_the_server_message() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, refusal(403, "cannot create pods/exec"))
         with pytest.raises(KubeError, match="cannot create pods/exec"):
-            await run(client, "a", "ns", ["cat"])
+            await client.run("a", "ns", ["cat"])
 
 
 def template(*mounts: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tests import ROOT
 from tests.scripted.server import WAIT_S, Stall
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
+from tui.__main__ import main
 from tui.commands import completer, completion
 from tui.commands.completer import cluster_key, read_names
 
@@ -48,7 +49,7 @@ sys.exit(main())
 def grammar(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cache the grammar, which takes a second to make."""
     monkeypatch.setattr(completion, "make_grammar", GRAMMAR)
-    assert completer.complete([""]) == 0
+    assert main(["__complete", ""]) == 0
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def names(grammar: None, monkeypatch: pytest.MonkeyPatch) -> Refreshing:
 def completions(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     """Return the completions of the last word without descriptions, and the last line."""
     capsys.readouterr()
-    assert completer.complete(words) == 0
+    assert main(["__complete", *words]) == 0
     return [line.partition("\t")[0] for line in capsys.readouterr().out.splitlines()]
 
 

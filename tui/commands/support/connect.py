@@ -117,9 +117,7 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
         # A context was found in a kubeconfig: do not import more.
         if options.context:
             return options
-        from tui.commands.console import joins_sandbox
-
-        if not joins_sandbox(options):
+        if not options.joins_sandbox:
             return options
         write_stderr("There is no kubeconfig: this is the sandbox that runs on this machine.")
     from k8s import sandbox

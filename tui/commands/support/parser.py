@@ -6,6 +6,7 @@ import argparse
 import difflib
 import importlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from tui.terminal.tty_state import wants_ascii
 WRONG_USAGE = 2
 # Choices that an error lists.
 MOST_LISTED = 12
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Arena's global flags without effect here: three with a value, two switches.
 _INEFFECTIVE = ("--loglevel", "--arena-namespace", "--helm-binary", "--pprof", "--trace")
 # Without effect on the sandbox, of which there is one.
@@ -287,12 +289,17 @@ def _verbosity(flags: argparse.Namespace, text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
+def seconds(text: str) -> int:
+    """Parse a duration such as `90s` or `1h30m` into seconds."""
+    if not re.fullmatch(r"(\d{1,9}[smhd])+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m, 1h30m")
+    return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+
+
 def _request_s(text: str) -> float:
     # As kubectl's: a bare number is seconds, and 0 is the default.
     if not text:
         return 0.0
-    from tui.commands.logs import seconds
-
     try:
         return float(seconds(f"{text}s" if text.isdecimal() else text))
     except argparse.ArgumentTypeError as error:
