@@ -257,7 +257,7 @@ def test_the_command_starts_without_slow_imports() -> None:
     "module",
     [
         "k8s.client.client",
-        "k8s.cluster.mirror",
+        "k8s.cluster.cluster_mirror",
         "k8s.cluster.joiner",
         "k8s.jobs.create",
         "k8s.jobs.pod_files",
@@ -266,10 +266,6 @@ def test_the_command_starts_without_slow_imports() -> None:
 )
 def test_cluster_modules_import_neither_ui_nor_training_packages(module: str) -> None:
     assert imported_by(module) & {"textual", "rich", "torch", "kubernetes"} == set()
-
-
-def test_the_cluster_feed_imports_no_ui_packages() -> None:
-    assert imported_by("tui.feeds.cluster_feed") & {"textual", "rich", "torch", "kubernetes"} == set()
 
 
 def test_listing_commands_import_no_job_creation_or_log_modules() -> None:
@@ -294,7 +290,7 @@ NOT_FOR_THE_FIRST_FRAME = (
         "tui.files.config_file",
         "tui.feeds.curve_feed",
         "tui.files.keys_file",
-        "tui.feeds.cluster_feed",
+        "k8s.cluster.cluster_mirror",
         "tui.screens.job.job",
     ),
 )

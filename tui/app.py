@@ -50,12 +50,13 @@ from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.cluster.cluster_mirror import ClusterMirror
     from k8s.diagnosis.failures import FailureCause
+    from k8s.diagnosis.job_reasons import JobReasons
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from k8s.topology.links import LinkMatrix
     from tui.actions.notices import Notifier
-    from tui.feeds.cluster_feed import ClusterFeed
     from tui.feeds.life_feed import LifeFeed
     from tui.feeds.telemetry_feed import TelemetryFeed
     from tui.files.plugins_file import UserPlugins
@@ -117,7 +118,8 @@ class Console(PacedApp[int]):
         self.options = options
         # None until the console is connected.
         self.client: Client | None = None
-        self.cluster_feed: ClusterFeed | None = None
+        self.cluster_feed: ClusterMirror | None = None
+        self.reasons: JobReasons | None = None
         self.permissions: Permissions | None = None
         self.life_feed: LifeFeed | None = None
         self.telemetry_feed: TelemetryFeed | None = None
@@ -242,16 +244,19 @@ class Console(PacedApp[int]):
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
         """Resolve the options, connect, and mirror the cluster until exit or a context switch."""
-        self.client = self.cluster_feed = self.permissions = self.telemetry_feed = self.life_feed = None
+        self.client = self.cluster_feed = self.reasons = self.permissions = None
+        self.telemetry_feed = self.life_feed = None
         self.gpu_links = {}
-        slow = ("tui.feeds.cluster_feed", "k8s.jobs.permissions", "tui.actions.notices")
+        slow = ("k8s.diagnosis.job_reasons", "k8s.jobs.permissions", "tui.actions.notices")
         await asyncio.to_thread(_import_modules, *slow)
         from k8s.client.client import Client
+        from k8s.cluster.cluster_mirror import ClusterMirror
+        from k8s.diagnosis.job_reasons import JobReasons
         from k8s.jobs.permissions import Permissions
         from tui.actions.context import login_dialog
         from tui.actions.notices import Notifier
-        from tui.feeds.cluster_feed import ClusterFeed
         from tui.files.served_kinds import find_served, store_served
+        from tui.jobs.filters import own_names
 
         try:
             options = await self._resolve_options(self.options, self._show_progress)
@@ -265,11 +270,11 @@ class Console(PacedApp[int]):
             self.notify(options.notice, severity="warning", markup=False)
         self.notifier = notifier = self.notifier or Notifier(self)
         own = self.options.namespace or client.config.namespace
-        cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
+        cluster_feed = ClusterMirror(client, "" if self.options.is_all_namespaces else own)
         cluster_feed.known_served = find_served(self.options.state_folder, client.config)
         cluster_feed.store_served = partial(store_served, self.options.state_folder, client.config)
         self._read_causes()
-        cluster_feed.reasons.causes = self.causes
+        self.reasons = JobReasons(cluster_feed, own_names, self.causes)
         permissions = Permissions(client)
         self.client, self.cluster_feed, self.permissions = client, cluster_feed, permissions
         has_rows = asyncio.Event()
@@ -297,7 +302,7 @@ class Console(PacedApp[int]):
             await client.close()
 
     async def _read_more(
-        self, cluster_feed: ClusterFeed, permissions: Permissions, has_rows: asyncio.Event, prometheus: str
+        self, cluster_feed: ClusterMirror, permissions: Permissions, has_rows: asyncio.Event, prometheus: str
     ) -> None:
         await has_rows.wait()
         await asyncio.to_thread(_import_modules, "tui.feeds.life_feed", "tui.feeds.telemetry_feed")
@@ -325,8 +330,8 @@ class Console(PacedApp[int]):
         await self.life_feed.run()
 
     def _set_visible_jobs(self, visible: Callable[[], Iterable[Job]]) -> None:
-        if self.cluster_feed is not None:
-            self.cluster_feed.visible_jobs = visible
+        if self.reasons is not None:
+            self.reasons.visible_jobs = visible
 
     def _show_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")

@@ -37,12 +37,16 @@ LIFETIME_S = 1800.0
 _OURS = """
 import asyncio
 from k8s.client.client import Client
-from tui.feeds.cluster_feed import ClusterFeed
+from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.diagnosis.job_reasons import JobReasons
+from tui.jobs.filters import own_names
 
 async def read(kubeconfig):
     async with await Client.connect(kubeconfig) as client:
         began()
-        picture = await ClusterFeed(client).read_once()
+        mirror = ClusterMirror(client)
+        JobReasons(mirror, own_names)
+        picture = await mirror.read_once()
         return sum(len(job.instances) for job in picture.jobs)
 
 def run(kubeconfig):

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 
 LONGEST_S = 90.0
 """A loaded machine may take its time to start pods."""
@@ -51,7 +53,9 @@ class Feed:
 async def feed_of(client: Client, namespace: str = "") -> AsyncIterator[Feed]:
     """Run the console's feed of what `client` may see."""
     feed = Feed()
-    task = asyncio.create_task(ClusterFeed(client, namespace).run(feed.take))
+    mirror = ClusterMirror(client, namespace)
+    JobReasons(mirror, own_names)
+    task = asyncio.create_task(mirror.run(feed.take))
     try:
         yield feed
     finally:

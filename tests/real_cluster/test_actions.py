@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError
 from k8s.jobs.create import delete_job
 from k8s.jobs.modify import suspend_job, suspend_patch
@@ -24,7 +25,6 @@ from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
 from tests.support.real_cluster import allow
 from tui.commands.support.confirm import wait_until_gone
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.leftovers import leftover_lines
 
@@ -187,7 +187,7 @@ async def test_pods_are_deleted_or_orphaned_by_the_propagation_policy(
     assert leftover_lines(left, 9.0) == ("bert is gone; 2 pods of it run on as asked, with 2 GPUs.",)
     assert sorted(pod["metadata"]["name"] for pod in pods) == ["bert-master-0", "bert-worker-0"]
     assert all("deletionTimestamp" not in pod["metadata"] for pod in pods)
-    snapshot = await ClusterFeed(admin, namespace).read_once()
+    snapshot = await ClusterMirror(admin, namespace).read_once()
     assert sum(each.gpus_allocated for each in snapshot.jobs) == 2
     for pod in pods:
         await admin.delete(PODS, pod["metadata"]["name"], namespace, grace_period_s=0)

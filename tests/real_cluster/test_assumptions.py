@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.mirror import Mirror
 from k8s.errors import ExecFailed, Forbidden, NotFound
 from k8s.jobs.create import JobRejected
@@ -20,7 +21,6 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NODES, PODS
 from tests.k8s.kinds.test_kinds import SPEC
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.new_job.job_files import create_with_files
 from tui.runs.formats import NAMES
 
@@ -144,7 +144,7 @@ async def test_a_restricted_user_sees_their_namespace_and_the_missing_permission
     async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
         with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
             await alice.list(NODES)
-        snapshot = await ClusterFeed(alice).read_once()
+        snapshot = await ClusterMirror(alice).read_once()
         assert 'User "alice" cannot list resource "nodes"' in snapshot.problems["nodes"].why
         assert snapshot.problems["pods"].shown == "alice"
         assert snapshot.is_synced

@@ -11,13 +11,15 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.gather import answer_why
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS, QUOTAS, Resource
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 
 WAIT_S = 180.0
 """Longest wait for a scheduler, a controller or a kubelet to have said its word."""
@@ -48,7 +50,9 @@ async def until(client: Client, are_so: Mapping[str, Callable[[Answer], object]]
     try:
         async with asyncio.timeout(WAIT_S):
             while len(found) < len(are_so):
-                snapshot = await ClusterFeed(client, client.config.namespace).read_once()
+                mirror = ClusterMirror(client, client.config.namespace)
+                JobReasons(mirror, own_names)
+                snapshot = await mirror.read_once()
                 for each in snapshot.jobs:
                     if (name := each.ref.name) in are_so and name not in found:
                         answers[name] = await answer_why(client, each, snapshot)

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.diagnosis.stacks import StackReport, inspect_ranks
 from k8s.models.resources import JOBS, Resource
 from tests import ROOT
 from tests.real_cluster.feed import LONGEST_S, job_called
 from tests.real_cluster.test_diagnosis import job
-from tui.feeds.cluster_feed import ClusterFeed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
@@ -37,7 +37,7 @@ async def report_of(client: Client, name: str, is_so: Callable[[StackReport], ob
     report = StackReport()
     async with asyncio.timeout(LONGEST_S):
         while not is_so(report):
-            snapshot = await ClusterFeed(client, client.config.namespace).read_once()
+            snapshot = await ClusterMirror(client, client.config.namespace).read_once()
             found = job_called(snapshot, "Job", name)
             if found is not None and found.status == "Running":
                 report = await inspect_ranks(client, found)

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from k8s.cluster.backoff import Backoff
+from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 
 HASTY = Backoff(first_s=0.01, longest_s=0.05, absent_s=0.05, unauthorized_s=0.05)
 """So short that no test waits."""
@@ -68,8 +70,9 @@ WATCHED = (NODES, PODS, JOBS)
 class Feed:
     """A feed that runs, and what it has published."""
 
-    def __init__(self, cluster_feed: ClusterFeed) -> None:
-        self.cluster_feed = cluster_feed
+    def __init__(self, mirror: ClusterMirror) -> None:
+        self.mirror = mirror
+        self.reasons = JobReasons(mirror, own_names)
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
         self.on_publish = self.publish
@@ -103,8 +106,8 @@ async def running(
     cluster: ScriptedCluster, namespace: str = "", *, backoff: Any = None, **client: Any
 ) -> AsyncIterator[Feed]:
     async with cluster.client(**client) as connected:
-        feed = Feed(ClusterFeed(connected, namespace, backoff=backoff))
-        task = asyncio.create_task(feed.cluster_feed.run(lambda snapshot: feed.on_publish(snapshot)))
+        feed = Feed(ClusterMirror(connected, namespace, backoff=backoff))
+        task = asyncio.create_task(feed.mirror.run(lambda snapshot: feed.on_publish(snapshot)))
         try:
             yield feed
             assert not task.done()
@@ -132,7 +135,7 @@ async def pressing(feed: Feed) -> AsyncIterator[None]:
 
 async def _press(feed: Feed) -> None:
     while True:
-        feed.cluster_feed.retry_now()
+        feed.mirror.retry_now()
         await asyncio.sleep(0.02)
 
 

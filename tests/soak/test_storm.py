@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.mirror import Mirror
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.models import Reader, meta_of
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tests.load.running import LoadServer, difference, seen, told
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 
 pytestmark = pytest.mark.slow
 JOBS, NODES = 60, 60
@@ -64,7 +66,9 @@ class Picture:
 async def cluster_feed(server: LoadServer) -> AsyncIterator[Picture]:
     picture = Picture()
     async with server.client() as client:
-        task = asyncio.create_task(ClusterFeed(client).run(picture.publish))
+        mirror = ClusterMirror(client)
+        JobReasons(mirror, own_names)
+        task = asyncio.create_task(mirror.run(picture.publish))
         try:
             yield picture
             assert not task.done()

@@ -70,12 +70,13 @@ class Notifier:
             self._console.unseen = counter(self.log.unseen())
 
     def _is_unexplained(self, notice: JobNotice) -> bool:
-        feed = self._console.cluster_feed
+        feed, reasons = self._console.cluster_feed, self._console.reasons
         age_s = (Clock.ahead(self._console.snapshot.clock_offset_s).now - notice.at).total_seconds()
-        if feed is None or not (notice.is_mine and notice.event is NoticeEvent.FAILED and age_s < EXPLAIN_S):
+        is_new_failure = notice.is_mine and notice.event is NoticeEvent.FAILED and age_s < EXPLAIN_S
+        if feed is None or reasons is None or not is_new_failure:
             return False
         job = next((each for each in feed.all_jobs if each.uid == notice.uid), None)
-        return job is not None and not feed.reasons.has_read(job)
+        return job is not None and not reasons.has_read(job)
 
     def _flush(self) -> None:
         self._timer = None

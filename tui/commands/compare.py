@@ -16,7 +16,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize
 from tui.commands.runs import write_problems
-from tui.commands.support.connect import cluster, read_feed
+from tui.commands.support.connect import cluster, read_cluster
 from tui.commands.support.job_name import NAME_HELP, Ambiguous, find_job
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
 from tui.feeds.run_feed import NodesAndPods, read_run
@@ -121,8 +121,8 @@ async def _find(options: ConsoleOptions, names: list[str]) -> list[RunRecord]:
 async def _of_jobs(
     options: ConsoleOptions, client: Client, names: list[str], past: dict[str, RunRecord]
 ) -> dict[str, RunRecord]:
-    snapshot, feed = await read_feed(options, client)
-    place, slots = NodesAndPods(snapshot.nodes, feed.pods), asyncio.Semaphore(MOST_AT_ONCE)
+    snapshot, reasons = await read_cluster(options, client)
+    place, slots = NodesAndPods(snapshot.nodes, reasons.mirror.pods), asyncio.Semaphore(MOST_AT_ONCE)
 
     async def read(name: str) -> RunRecord:
         record = _past(snapshot, name, past)

@@ -15,7 +15,7 @@ from tui.commands.support.confirm import (
     is_confirmed,
     wait_until_gone,
 )
-from tui.commands.support.connect import check_may_change, cluster, read_feed
+from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.output import write, write_stderr
 from tui.feeds.run_feed import NodesAndPods
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
@@ -49,12 +49,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, "delete jobs")
     check_can_confirm(flags, "delete")
     async with cluster(options) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, reasons = await read_cluster(options, client)
         jobs, are_found = find_jobs(options, snapshot, flags.jobs, flags.job_type)
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
         if not jobs or not is_confirmed(flags, plan.sentence, plan.word):
             return 1
-        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, feed.pods)
+        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, reasons.mirror.pods)
         failed = await delete_each(client, plan, runs, place)
         is_done = are_found and not failed
         plan = replace(plan, jobs=tuple(job for job in plan.jobs if job not in failed))

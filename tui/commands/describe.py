@@ -6,6 +6,7 @@ import argparse
 import math
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.errors import KubeError, NotFound
 from k8s.scheduling.gpu_fit import best_sets, free_gpus
 from k8s.snapshot import ClusterSnapshot, NodeRow, device_sums, format_sums
@@ -17,7 +18,6 @@ from tui.commands import get
 from tui.commands.support.connect import cluster, namespace_in_use
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
 from tui.commands.support.parser import make_parser
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.tables.column import Values, values_of
 from tui.tables.nodes import COLUMNS, NodesNow
@@ -43,7 +43,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         return await get.run(options, make_parser().parse_args(["get", name, "-o", form]))
     name = node_name(flags.words)
     async with cluster(options) as client:
-        snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
+        snapshot = await ClusterMirror(client, namespace_in_use(options, client)).read_once()
         node = find_node(snapshot, name)
         matrix, why = await _links(client, node)
     if flags.output in ("json", "yaml"):

@@ -10,7 +10,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
-from tui.commands.support.connect import cluster, read_feed, server_clock
+from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.output import add_format, write_list, write_object, write_stderr
 from tui.jobs.events import JobEventFilter, event_order, fold, fold_job_events, select_job_events
@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the events of a job."""
     async with cluster(options, is_brief=True) as client:
-        snapshot, feed = await read_feed(options, client, is_narrow=True, has_nodes=False)
+        snapshot, reasons = await read_cluster(options, client, is_narrow=True, has_nodes=False)
         job = find_job(snapshot, flags.job, flags.job_type)
-        relatives = JobEventFilter(job, feed.pods, snapshot.jobs)
+        relatives = JobEventFilter(job, reasons.mirror.pods, snapshot.jobs)
         events = await _fetch_events(client, job.ref.namespace)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):

@@ -12,7 +12,7 @@ from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from tui.commands.list import job_listing
-from tui.commands.support.connect import cluster, read_feed, server_clock
+from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_table
 from tui.commands.support.parser import make_parser
@@ -60,9 +60,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.watch:
         return await _watch(options, flags)
     async with cluster(options, is_brief=True) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, reasons = await read_cluster(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)
-        job = (await feed.explain_once([job])).job(job.ref) or job
+        job = (await reasons.explain_once([job])).job(job.ref) or job
         tensorboard = await find_tensorboard_url(client, job)
         forwarded = False
         if tensorboard is None and flags.output not in ("json", "yaml"):
@@ -75,7 +75,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
             (job,), now = await read_jobs_now(options, client, [job])
     if is_object:
-        failure = feed.reasons.triage_of(job.uid)
+        failure = reasons.triage_of(job.uid)
         write_object(_values(job, now, tensorboard, failure), flags.output)
     else:
         if tensorboard is None and forwarded:
@@ -87,12 +87,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 async def _watch(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     listing = job_listing(make_parser().parse_args(["list", "-o", flags.output]))
     async with cluster(options) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, reasons = await read_cluster(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)
         columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())
         listing.write_rows([job], JobsNow(server_clock(client)), columns, has_titles=True)
         await listing.watch(
-            feed,
+            reasons.mirror,
             [job],
             lambda: JobsNow(server_clock(client)),
             columns,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.topology.ack import SCHEDULE_LABEL, VALUES, describe_schedule, set_schedule
 from tui.commands.describe import find_node, node_name
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, namespace_in_use
 from tui.commands.support.output import WrongUsage, write, write_stderr
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 
 
@@ -29,7 +29,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, f"label node {name}")
     check_can_confirm(flags, "label")
     async with cluster(options) as client:
-        snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
+        snapshot = await ClusterMirror(client, namespace_in_use(options, client)).read_once()
         node = find_node(snapshot, name)
         if node.schedule == value:
             write(f"Node {name} has {SCHEDULE_LABEL}={value} already.")

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from k8s.snapshot import Job
-from tui.commands.support.connect import cluster, read_feed, server_clock
+from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.partial import no_jobs, write_missing
@@ -26,10 +26,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     listing = job_listing(flags, options.columns.get("jobs", ()))
     async with cluster(options, is_brief=not flags.watch) as client:
-        snapshot, feed = await read_feed(options, client, is_narrow=not listing.uses("reason"))
+        snapshot, reasons = await read_cluster(options, client, is_narrow=not listing.uses("reason"))
         snapshot = jobs_of_type(snapshot, flags.job_type)
         if listing.uses("reason"):
-            snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
+            snapshot = jobs_of_type(await reasons.explain_once(snapshot.jobs), flags.job_type)
         known, now = snapshot.jobs, JobsNow(server_clock(client))
         if listing.uses("loss", "best_loss", "silent_s", "reason"):
             from tui.commands.support.life import read_jobs_now  # slow to import
@@ -46,7 +46,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         write_missing(snapshot.missing_jobs)
         if flags.watch:
             await listing.watch(
-                feed,
+                reasons.mirror,
                 jobs,
                 lambda: JobsNow(server_clock(client)),
                 columns,

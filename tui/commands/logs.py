@@ -9,7 +9,7 @@ from dataclasses import replace
 from k8s.errors import Invalid, NotFound
 from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job
-from tui.commands.support.connect import cluster, read_feed
+from tui.commands.support.connect import cluster, read_cluster
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.log_output import FollowedJob, print_log, require_lines
 from tui.commands.support.output import write_stderr
@@ -62,7 +62,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         # Whoever follows is told what the job waits for.
         is_wide = wanted.follow
-        snapshot, feed = await read_feed(options, client, is_narrow=not is_wide, has_nodes=is_wide)
+        snapshot, reasons = await read_cluster(options, client, is_narrow=not is_wide, has_nodes=is_wide)
         job = find_job(snapshot, flags.job, flags.job_type)
         _check_container(job, flags.container)
         if job.log_file and not (flags.container or flags.instance or flags.all):
@@ -73,7 +73,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         is_default = not (wanted.every or wanted.instance or wanted.container) and wanted.rank is None
         has_choice = is_default and max(len(job.instances), job.ranks_total) > 1
         if has_choice and job.status.has_failed and not (wanted.follow and job.instances_running):
-            job = (await feed.explain_once([job])).job(job.ref) or job
+            job = (await reasons.explain_once([job])).job(job.ref) or job
             job = await find_ranks(client, job, (job.culprit or ("", None))[1] or 0)
             if (failed := failed_selection(job, targets_of(job))) is not None and failed.rank != 0:
                 wanted = replace(wanted, rank=failed.rank, instance=failed.instance)
@@ -98,7 +98,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                         return 0
             await require_lines(client, targets, wanted)
             return 0
-        followed = FollowedJob(feed, job.ref, flags.container, wanted.rank or 0)
+        followed = FollowedJob(reasons, job.ref, flags.container, wanted.rank or 0)
         async with aclosing(followed.targets()) as coming:
             has_lines = await print_log(client, coming, wanted, timestamps=flags.timestamps)
         if not has_lines:

@@ -15,7 +15,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
-from tui.commands.support.connect import check_may_change, cluster, read_feed, server_clock
+from tui.commands.support.connect import check_may_change, cluster, read_cluster, server_clock
 from tui.commands.support.output import add_format, write_list, write_stderr
 from tui.commands.support.parser import seconds
 from tui.commands.support.partial import write_items, write_missing
@@ -69,7 +69,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_may_change(options, "prune jobs")
         check_can_confirm(flags, "delete")
     async with cluster(options) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, reasons = await read_cluster(options, client)
         if not flags.dry_run:
             await _delete_readers(client, snapshot.namespace)
         clock = server_clock(client)
@@ -85,7 +85,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         plan = delete_plan(snapshot, (job.ref for job in jobs))
         if not is_confirmed(flags, plan.question, plan.word):
             return 1
-        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, feed.pods)
+        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, reasons.mirror.pods)
         failed = await delete_each(client, plan, runs, place, write_stderr)
     return 1 if failed else 0
 

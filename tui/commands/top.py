@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, device_sums, held_shares
 from k8s.status import Status
 from tui.commands.list import job_listing
-from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
+from tui.commands.support.connect import cluster, namespace_in_use, read_cluster, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.partial import no_jobs, write_missing
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.filters import gpu_totals
 from tui.options import ConsoleOptions
 from tui.tables import jobs as job_table
@@ -78,8 +78,8 @@ async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Na
         name_of=lambda node: f"node/{node.name}",
         labels_of=lambda node: node.labels,
     )
-    feed = ClusterFeed(client, namespace_in_use(options, client))
-    snapshot = await feed.read_once()
+    mirror = ClusterMirror(client, namespace_in_use(options, client))
+    snapshot = await mirror.read_once()
     live = await _measure(options, client, snapshot, snapshot.nodes) if flags.live else None
     now = NodesNow(server_clock(client), is_listed="nodes" not in snapshot.problems)
     nodes = listing.select(snapshot.nodes, now)
@@ -87,16 +87,16 @@ async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Na
     if flags.watch:
         printed = output_columns(node_table.COLUMNS, node_table.PRINTED_FIRST)
         await listing.watch(
-            feed, nodes, lambda: now, printed, lambda newest: newest.nodes, lambda node: node.name
+            mirror, nodes, lambda: now, printed, lambda newest: newest.nodes, lambda node: node.name
         )
 
 
 async def _top_jobs(options: ConsoleOptions, client: Client, flags: argparse.Namespace) -> None:
     listing = job_listing(flags)
-    snapshot, feed = await read_feed(options, client)
+    snapshot, reasons = await read_cluster(options, client)
     snapshot = jobs_of_type(snapshot, flags.job_type)
     if listing.is_document:
-        snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
+        snapshot = jobs_of_type(await reasons.explain_once(snapshot.jobs), flags.job_type)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
     jobs = listing.select(jobs, JobsNow(server_clock(client)))
     snapshot = replace(snapshot, jobs=tuple(jobs))
@@ -104,7 +104,7 @@ async def _top_jobs(options: ConsoleOptions, client: Client, flags: argparse.Nam
     _print_jobs(snapshot, server_clock(client), listing, flags.job_type, live)
     if flags.watch:
         await listing.watch(
-            feed,
+            reasons.mirror,
             jobs,
             lambda: JobsNow(server_clock(client)),
             pick(job_table.COLUMNS, job_table.TOP_KEYS),

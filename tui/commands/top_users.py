@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 
 from k8s.client.client import Client
-from tui.commands.support.connect import read_feed
+from tui.commands.support.connect import read_cluster
 from tui.commands.support.output import add_format, write, write_list, write_stderr
 from tui.commands.support.partial import write_items, write_missing
 from tui.feeds.telemetry_feed import open_telemetry
@@ -25,9 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def print_users(options: ConsoleOptions, client: Client, flags: argparse.Namespace) -> None:
     """Print the users, their jobs, and a text to send to the owners of idle GPUs; unknown values are null."""
-    snapshot, feed = await read_feed(options, client)
+    snapshot, reasons = await read_cluster(options, client)
     write_missing(snapshot.missing_jobs)
-    reader = open_telemetry(client, lambda: feed.all_jobs, lambda: snapshot.nodes, options.prometheus)
+    mirror = reasons.mirror
+    reader = open_telemetry(client, lambda: mirror.all_jobs, lambda: snapshot.nodes, options.prometheus)
     held = held_nodes(snapshot.jobs, snapshot.nodes)
     telemetry = await reader.read_once(held)
     users = usage_by_user(snapshot.jobs, telemetry.gpus, snapshot.nodes)

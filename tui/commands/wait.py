@@ -10,17 +10,17 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
 from k8s.client.client import Client
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.errors import FORBIDDEN_HINT, Forbidden
 from k8s.jobs.permissions import Permissions
 from k8s.kinds import JobRef
 from k8s.status import Status
 from tui.commands.support.confirm import add_jobs
-from tui.commands.support.connect import cluster, read_feed, server_clock
+from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import find_job, titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write, write_stderr
 from tui.commands.support.parser import seconds
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
 from tui.jobs.hooks import TIMED_OUT
 from tui.options import ConsoleOptions, command_line
@@ -100,15 +100,17 @@ class Wait:
         """Iterate over the remaining jobs."""
         return iter([each for each in self.jobs if each.status is None])
 
-    async def run(self, feed: ClusterFeed) -> None:
+    async def run(self, reasons: JobReasons) -> None:
         """Watch until the wait is over."""
+        mirror = reasons.mirror
         async with AsyncExitStack() as stack:
             if self._condition == "silent":
-                life = LifeFeed(self.client, None, tuple, on_marks=feed.publish_soon, read_s=self._read_s)
+                life = LifeFeed(self.client, None, tuple, on_marks=mirror.publish_soon, read_s=self._read_s)
                 life.watch(self, lambda: [each.job for each in self if each.job is not None])
-                feed.overlay = life.overlay
+                mirror.overlay = life.overlay
                 stack.callback(asyncio.create_task(life.run()).cancel)
-            changes = await stack.enter_async_context(aclosing(watch_jobs(feed, self, self._report_trouble)))
+            changes = watch_jobs(reasons, self, self._report_trouble)
+            await stack.enter_async_context(aclosing(changes))
             async for _ in changes:
                 if await self.is_over():
                     return
@@ -141,7 +143,7 @@ class Wait:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Wait, print a line per job, and return the first exit status that is not 0."""
     async with cluster(options) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, reasons = await read_cluster(options, client)
         awaited: dict[JobRef, AwaitedJob] = {}
         for words in flags.jobs:
             job = find_job(snapshot, words, flags.job_type)
@@ -149,7 +151,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if flags.condition == "silent":
             await _check_may_read(client, awaited)
         wait = Wait(client, list(awaited.values()), flags.condition)
-        status = await _status_after(wait, feed, options, flags)
+        status = await _status_after(wait, reasons, options, flags)
     for each in wait.jobs:
         write(f"{each.words} {each.state}")
     return status
@@ -164,13 +166,13 @@ async def _check_may_read(client: Client, refs: Iterable[JobRef]) -> None:
 
 
 async def _status_after(
-    wait: Wait, feed: ClusterFeed, options: ConsoleOptions, flags: argparse.Namespace
+    wait: Wait, reasons: JobReasons, options: ConsoleOptions, flags: argparse.Namespace
 ) -> int:
     again = f"To wait again: {_again(options, flags)}"
     try:
         if not await wait.is_over():
             async with asyncio.timeout(flags.timeout) as limit:
-                await wait.run(feed)
+                await wait.run(reasons)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -184,7 +186,7 @@ async def _status_after(
     except asyncio.CancelledError:
         write_stderr(f"-- Stopped waiting for {titles(each.ref for each in wait)}. {again}")
         raise
-    await explain_failures(feed, wait.jobs)
+    await explain_failures(reasons, wait.jobs)
     for each in wait.jobs:
         if each.status:  # its pods may have ended since
             each.status = await each.exit_status(wait.client) or each.status

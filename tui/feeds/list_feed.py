@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import ServerProbe
+from k8s.cluster.cluster_mirror import IDLE_FACTOR, PUBLISH_S, ClusterMirror, list_progress
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.errors import Forbidden
 from k8s.models import Meta, Reader
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
-from tui.feeds.cluster_feed import IDLE_FACTOR, PUBLISH_S, ClusterFeed, list_progress
 from tui.text.format import count
 
 T = TypeVar("T")
@@ -42,10 +42,10 @@ class ListFeed(Generic[T]):
         self._decoder: Reader[T] = Reader(value_type)
         self._field_selector = field_selector
         self._has_scope = resource.is_namespaced and not is_of_all
-        self._aim: tuple[ClusterFeed, str] | None = None
+        self._aim: tuple[ClusterMirror, str] | None = None
         self._mirror: Mirror[T] | None = None
 
-    def aim(self, cluster_feed: ClusterFeed | None, changed: Callable[[], None]) -> bool:
+    def aim(self, cluster_feed: ClusterMirror | None, changed: Callable[[], None]) -> bool:
         """Follow the cluster and namespace of `cluster_feed` from now on; return True if they changed.
 
         Args:

@@ -53,7 +53,7 @@ def find_leftovers(
     Args:
         plan: The jobs to delete.
         snapshot: The newest snapshot.
-        pods: All pods by uid, from `ClusterFeed.pods`: pods without GPUs leave the snapshot once
+        pods: All pods by uid, from `ClusterMirror.pods`: pods without GPUs leave the snapshot once
             their job is gone.
     """
     by_uid = {job.uid: job for job in snapshot.jobs}

@@ -243,7 +243,7 @@ async def test_an_expired_login_is_shown_and_retried_on_demand() -> None:
             cluster.replace("/version", over)
             for stream in streams.values():
                 stream.drop()
-            feed.cluster_feed.retry_now()
+            feed.mirror.retry_now()
             over_login = await feed.until(lambda each: each.trouble == "login expired")
             assert "Unauthorized" in over_login.stale and "ctrl+r" in over_login.stale
             cluster.replace("/version", Answer({"gitVersion": "v1.36.1"}))
@@ -292,8 +292,8 @@ async def test_a_user_restricted_to_one_namespace_starts_there_and_can_switch() 
             assert jobs_of(snapshot) == ["bert"]
             assert snapshot.missing_jobs == ()  # nothing that is asked for is missing
             assert [each.shown for each in snapshot.missing_gpus] == ["default"]  # but other holders are
-            feed.cluster_feed.show_namespace("other")
+            feed.mirror.show_namespace("other")
             await feed.until(lambda each: each.is_synced and jobs_of(each) == ["gpt"])
-            feed.cluster_feed.show_namespace("")
+            feed.mirror.show_namespace("")
             everything = await feed.until(lambda each: each.is_synced and jobs_of(each) == ["bert"])
             assert {each.resource for each in everything.missing_jobs} == {"pods", "pytorchjobs.kubeflow.org"}

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
+from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.diagnosis.job_reasons import JobReasons
 from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.objects import Object, pod_of, pytorch_job
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine, Forked
 from tui.commands.wait import AwaitedJob, Wait
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 from tui.text.format import Clock
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -259,11 +261,11 @@ async def test_wait_for_silent_ends_when_the_first_job_stops_logging(cluster: Sc
         cluster.say(pod, Answer(jobs.objects[f"{name}-master-0"]))
         cluster.say(f"{pod}/log", Answer("".join(steps).encode() if name == "hung" else b""))
     async with cluster.client() as client:
-        feed = ClusterFeed(client, "default")
-        found = (await feed.read_once()).jobs
+        mirror = ClusterMirror(client, "default")
+        found = (await mirror.read_once()).jobs
         awaited = [AwaitedJob(job.ref, words=job.ref.name) for job in found if job.ref.name in jobs.objects]
         wait = Wait(client, awaited, "silent", read_s=0.01)
-        await wait.run(feed)
+        await wait.run(JobReasons(mirror, own_names))
         assert {each.words: each.state for each in wait.jobs} == {"a": "Running", "hung": "Silent"}
         reasons = [each.reason(Clock(datetime.now(UTC))) for each in wait.jobs if each.is_silent]
         assert (wait.status, reasons) == (0, ["no line for 10m, usually every 2s"])

@@ -102,14 +102,14 @@ async def test_the_same_bug_is_shown_once(tmp_path: Path) -> None:
 async def test_a_crashed_feed_marks_the_snapshot_stale_and_can_be_reconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tui.feeds.cluster_feed import ClusterFeed
+    from k8s.cluster.cluster_mirror import ClusterMirror
 
-    async def run(self: ClusterFeed, publish: Callable[..., None]) -> None:
+    async def run(self: ClusterMirror, publish: Callable[..., None]) -> None:
         fail("joined badly")
 
     async with console_on(tmp_path, **some_objects()) as play:
         with monkeypatch.context() as patch:
-            patch.setattr(ClusterFeed, "run", run)
+            patch.setattr(ClusterMirror, "run", run)
             play.console.connect()
             await play.until(lambda: "ctrl+r connects again" in play.console.snapshot.stale)
         await play.press("ctrl+r")

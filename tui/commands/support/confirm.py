@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from k8s.client.client import REQUEST_S, Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.errors import KubeError
 from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
@@ -21,7 +22,6 @@ from tui.commands.support.output import (
     write,
     write_stderr,
 )
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.run_feed import NodesAndPods, record_runs
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
@@ -113,7 +113,7 @@ async def wait_until_gone(
 
     The time counts from the first read of the cluster, which may take as long as a response.
     """
-    live = ClusterFeed(client, namespace)
+    live = ClusterMirror(client, namespace)
     left: Sequence[Leftover] = find_leftovers(plan, ClusterSnapshot(plan.context), {})
     is_read, is_gone = asyncio.Event(), asyncio.Event()
 

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client, fetch_version
+from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.models.resources import NAMESPACES
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import is_interactive, write_stderr
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.files.served_kinds import find_served, store_served
+from tui.jobs.filters import own_names
 from tui.options import ConsoleOptions, command_line, program
 from tui.text.format import Clock, in_namespace, names_there_are
 
@@ -156,37 +158,38 @@ async def read_jobs(
 ) -> ClusterSnapshot:
     """Read the requested jobs once; `missing_jobs` names those that may not be read.
 
-    `is_narrow` and `has_nodes` are those of `ClusterFeed`.
+    `is_narrow` and `has_nodes` are those of `ClusterMirror`.
 
     Raises:
         Forbidden: Neither pods nor jobs of any kind may be read.
         NotFound: The server serves none of them, or the namespace does not exist.
         KubeError: The cluster cannot be read.
     """
-    return (await read_feed(options, client, is_narrow=is_narrow, has_nodes=has_nodes))[0]
+    return (await read_cluster(options, client, is_narrow=is_narrow, has_nodes=has_nodes))[0]
 
 
-async def read_feed(
+async def read_cluster(
     options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
-) -> tuple[ClusterSnapshot, ClusterFeed]:
-    """Read as `read_jobs` does; return also the feed, which can continue from there."""
+) -> tuple[ClusterSnapshot, JobReasons]:
+    """Read as `read_jobs` does; return also the reasons of the jobs, whose mirror can continue from there."""
     namespace = namespace_in_use(options, client)
-    feed = ClusterFeed(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
-    feed.known_served = find_served(options.state_folder, client.config)
-    feed.store_served = partial(store_served, options.state_folder, client.config)
+    mirror = ClusterMirror(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
+    mirror.known_served = find_served(options.state_folder, client.config)
+    mirror.store_served = partial(store_served, options.state_folder, client.config)
+    reasons = JobReasons(mirror, own_names)
     if options.causes_file.exists():
         from tui.files.causes_file import read_causes  # slow to import, and needed only for failures
 
-        feed.reasons.causes = read_causes(options.causes_file).causes
-    snapshot = await feed.read_once()
-    if feed.reads_nothing:
+        reasons.causes = read_causes(options.causes_file).causes
+    snapshot = await mirror.read_once()
+    if mirror.reads_nothing:
         where = in_namespace(snapshot.namespace)
         if refused := snapshot.missing_jobs:
             raise Forbidden(f"Could not list jobs{where}.", refused[0].why, FORBIDDEN_HINT)
         raise NotFound(f"Could not list jobs{where}.", "The server serves neither pods nor jobs there.")
     if not snapshot.jobs:
         await check_namespace(client, namespace)
-    return snapshot, feed
+    return snapshot, reasons
 
 
 async def check_namespace(client: Client, namespace: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from k8s.client.client import Client
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.errors import KubeError, NotFound
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef
@@ -19,7 +20,6 @@ from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status.pod import ended_at, exit_code
 from tui.commands.support.job_name import titles
 from tui.commands.support.output import write_stderr
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions, command_line
 
 # Pods of a failed job to read again if the watch has not seen them end.
@@ -62,23 +62,23 @@ class WatchedJob:
 
 
 async def watch_jobs(
-    feed: ClusterFeed, watched: Iterable[WatchedJob], on_trouble: Callable[[str], None] = lambda _: None
+    reasons: JobReasons, watched: Iterable[WatchedJob], on_trouble: Callable[[str], None] = lambda _: None
 ) -> AsyncGenerator[None, None]:
     """Update the jobs and yield after each change, never while the cluster is unreachable.
 
     Args:
-        feed: The jobs' cluster.
+        reasons: Reasons and mirror of the jobs' cluster.
         watched: Iterated after each change, so jobs may be dropped in between.
         on_trouble: Receives the reason, in a word or two, if the cluster cannot be watched, then "".
     """
-    feed.reasons.max_hidden = 0
+    reasons.max_hidden, mirror = 0, reasons.mirror
     snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
-    mirroring = asyncio.create_task(feed.run(snapshots.put_nowait))
+    mirroring = asyncio.create_task(mirror.run(snapshots.put_nowait))
     mirroring.add_done_callback(lambda _: snapshots.put_nowait(None))
     trouble = ""
     try:
         while (snapshot := await snapshots.get()) is not None:
-            current = [each for each in watched if feed.is_current(each.ref)]
+            current = [each for each in watched if mirror.is_current(each.ref)]
             problem = "" if current else snapshot.trouble
             if problem != trouble:
                 trouble = problem
@@ -86,7 +86,7 @@ async def watch_jobs(
             for each in current:
                 job = snapshot.job(each.ref)
                 # It may not be listed yet, although it or its pods exist.
-                if job is not None or not await _exists(feed.client, each.ref):
+                if job is not None or not await _exists(mirror.client, each.ref):
                     each.update(job)
             if current:
                 yield
@@ -100,7 +100,7 @@ def _has_pods_to_end(watched: WatchedJob) -> bool:
     return job is not None and any(each.pod and not each.status.is_final for each in job.instances)
 
 
-async def explain_failures(feed: ClusterFeed, watched: Iterable[WatchedJob]) -> None:
+async def explain_failures(reasons: JobReasons, watched: Iterable[WatchedJob]) -> None:
     """Replace the reasons of failed jobs by those found in their logs, once their pods have ended, too.
 
     A job may be seen to fail before its pods; they have `SETTLE_S` seconds.
@@ -108,12 +108,12 @@ async def explain_failures(feed: ClusterFeed, watched: Iterable[WatchedJob]) -> 
     failed = {each.job.uid: each for each in watched if each.job is not None and each.job.status == "Failed"}
     if ending := [each for each in failed.values() if _has_pods_to_end(each)]:
         with suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_S), aclosing(watch_jobs(feed, ending)) as changes:
+            async with asyncio.timeout(SETTLE_S), aclosing(watch_jobs(reasons, ending)) as changes:
                 async for _ in changes:
                     if not any(map(_has_pods_to_end, ending)):
                         break
     if failed:
-        snapshot = await feed.explain_once([each.job for each in failed.values() if each.job is not None])
+        snapshot = await reasons.explain_once([each.job for each in failed.values() if each.job is not None])
         for job in snapshot.jobs:
             if job.uid in failed:
                 failed[job.uid].job = job

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing, suppress
 from typing import Any, Generic
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.snapshot import ClusterSnapshot, Missing
 from tui.commands import REMOVED_FLAGS
 from tui.commands.support.output import (
@@ -22,7 +23,6 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.commands.support.partial import write_items
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.tables.column import Item, ListColumn, Values, View, values_of
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 from tui.text.filter_query import parse_filter
@@ -218,7 +218,7 @@ class ItemList(Generic[Item, View]):
 
     async def watch(
         self,
-        feed: ClusterFeed,
+        mirror: ClusterMirror,
         shown: Sequence[Item],
         view: Callable[[], View],
         printed: Sequence[ListColumn[Item, View]],
@@ -228,7 +228,7 @@ class ItemList(Generic[Item, View]):
         """Print each item of the list that changes, until cancelled; its ages do not count.
 
         Args:
-            feed: The cluster, read once.
+            mirror: The cluster, read once.
             shown: The items that were printed.
             view: Returns the state that all items share, as it is now.
             printed: Columns of a table.
@@ -238,7 +238,7 @@ class ItemList(Generic[Item, View]):
         last = {key_of(item): (item, self._identity(item, view(), printed)) for item in shown}
         sys.stdout.flush()
         with ended_by_closed_pipe():
-            async with aclosing(_snapshots(feed)) as snapshots:
+            async with aclosing(_snapshots(mirror)) as snapshots:
                 async for snapshot in snapshots:
                     now, changed = view(), []
                     found = {key_of(item): item for item in self.select(items_of(snapshot), now)}
@@ -267,9 +267,9 @@ class ItemList(Generic[Item, View]):
         return self._table.line(identity) if self._table is not None else identity
 
 
-async def _snapshots(feed: ClusterFeed) -> AsyncGenerator[ClusterSnapshot, None]:
+async def _snapshots(mirror: ClusterMirror) -> AsyncGenerator[ClusterSnapshot, None]:
     queue: asyncio.Queue[ClusterSnapshot] = asyncio.Queue()
-    running = asyncio.create_task(feed.run(queue.put_nowait))
+    running = asyncio.create_task(mirror.run(queue.put_nowait))
     trouble = ""
     try:
         while True:

@@ -12,6 +12,8 @@ from itertools import groupby
 from typing import cast
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
 from k8s.logs import (
@@ -32,7 +34,7 @@ from k8s.snapshot import Job
 from tui.commands.support.job_name import titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write_stderr
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 from tui.options import ConsoleOptions, command_line
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 
@@ -43,11 +45,11 @@ MAX_NAMED = 8
 class FollowedJob:
     """A job watched to its end, with its containers as they appear."""
 
-    def __init__(self, feed: ClusterFeed, ref: JobRef, container: str = "", rank: int = 0) -> None:
+    def __init__(self, reasons: JobReasons, ref: JobRef, container: str = "", rank: int = 0) -> None:
         """Prepare to watch a job.
 
         Args:
-            feed: The job's cluster.
+            reasons: Reasons and mirror of the job's cluster.
             ref: The job.
             container: Name of the container in each pod; empty for the training container.
             rank: Rank to be found among its pods.
@@ -55,7 +57,7 @@ class FollowedJob:
         self.watched = WatchedJob(ref)
         self.known: Sequence[Target] = ()
         """The containers yielded last."""
-        self._feed = feed
+        self._reasons = reasons
         self._container = container
         self._rank = rank
         self._ranks: JobRanks | None = None
@@ -67,7 +69,7 @@ class FollowedJob:
             NotFound: The job ended or was deleted before it had a pod.
         """
         said, title = "", titles([self.watched.ref])
-        async with aclosing(watch_jobs(self._feed, [self.watched])) as changes:
+        async with aclosing(watch_jobs(self._reasons, [self.watched])) as changes:
             async for _ in changes:
                 job = self.watched.job
                 is_gone = self.watched.is_gone
@@ -86,7 +88,7 @@ class FollowedJob:
     async def _containers(self, job: Job) -> Sequence[Target]:
         if self._ranks is None and any(each.pod for each in job.instances):
             self._ranks = JobRanks()
-            await find_ranks(self._feed.client, job, self._rank, ranks=self._ranks)
+            await find_ranks(self._reasons.mirror.client, job, self._rank, ranks=self._ranks)
         return targets_of(self._ranks.apply(job) if self._ranks else job, container=self._container)
 
 
@@ -159,8 +161,8 @@ def _write_markers(items: Iterable[Item]) -> None:
 async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) -> int:
     """Print the log of a new job's rank 0 to its end; return the job's exit status."""
     sys.stdout.flush()
-    feed = ClusterFeed(client, ref.namespace)
-    followed = FollowedJob(feed, ref)
+    reasons = JobReasons(ClusterMirror(client, ref.namespace), own_names)
+    followed = FollowedJob(reasons, ref)
     watched = followed.watched
     try:
         async with aclosing(followed.targets()) as targets:
@@ -172,7 +174,7 @@ async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) ->
         again = command_line(options, "logs", ref.name, "-f")
         write_stderr(f"-- {titles([ref])} runs on. To follow it again: {again}")
         raise
-    await explain_failures(feed, [watched])
+    await explain_failures(reasons, [watched])
     status = await watched.exit_status(client)
     write_problem(options, watched)
     return 1 if status is None else status

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from textual.worker import Worker
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.snapshot import ClusterSnapshot
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.list_feed import ListFeed, follow
 from tui.screens.base.list_view import ListView
 from tui.tables.column import Row
@@ -19,7 +19,7 @@ from tui.text.format import count, in_namespace
 from tui.widgets.table.table import Table
 
 AGES_S = 10.0
-FeedGetter = Callable[[], ClusterFeed | None]
+FeedGetter = Callable[[], ClusterMirror | None]
 
 
 class FeedView(ListView):

@@ -12,6 +12,7 @@ import pytest
 
 from k8s import sandbox
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.jobs.create import delete_job
 from k8s.kinds import JobRef
 from k8s.models.resources import JOBS, NODES, PODS
@@ -32,7 +33,6 @@ from tests.k8s.sandbox.live.running import (
 )
 from tests.support.guide_runs import GUIDE
 from tests.support.objects import joined
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.run_feed import NodesAndPods, read_run, record_runs
 from tui.runs.compare import Comparison, fit
 from tui.runs.store import RunStore
@@ -134,7 +134,7 @@ async def test_the_jobs_of_the_guide_are_compared_after_they_are_gone(space: Spa
         words = ("sh", "-c", BENCHMARK, "benchmark.py", f"--model={model}", "--batch-size=64")
         await space.create(JOBS, job(name, 1, 4, *words, RATE=f"{rate / 4:.1f}", TOTAL=f"{rate:.1f}"))
         await space.comes(JOBS, name, is_ready)
-        feed = ClusterFeed(space.client, space.name)
+        feed = ClusterMirror(space.client, space.name)
         snapshot = await feed.read_once()
         found = next(each for each in snapshot.jobs if each.ref.name == name)
         place = NodesAndPods(snapshot.nodes, feed.pods)

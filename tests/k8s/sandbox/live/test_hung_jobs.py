@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.diagnosis.gather import answer_why
 from k8s.diagnosis.stacks import StackReport, inspect_ranks
 from k8s.job_spec import JobSpec
@@ -23,7 +24,6 @@ from tests.k8s.sandbox.live.running import PATIENCE_S, Space, marked, pytorch_jo
 from tests.trainer.jobs import SMALL
 from trainer.catalogue import find
 from tui.commands.support.connect import read_jobs
-from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LifeFeed
 from tui.jobs.filters import is_fault
 from tui.jobs.new_job.job_files import create_with_files
@@ -60,7 +60,7 @@ for step in range(9):
 @pytest.mark.end_to_end
 async def test_a_hung_job_is_reported_in_its_row_in_why_and_among_the_faults(space: Space) -> None:
     await space.create(PYTORCH_JOBS, pytorch_job("silent", "python", "-c", SILENT, workers=1))
-    feed = ClusterFeed(space.client, space.name)
+    feed = ClusterMirror(space.client, space.name)
     life = LifeFeed(
         space.client, None, lambda: feed.all_jobs, on_marks=feed.publish_soon, least_s=1.2, read_s=0.5
     )

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.joiner import Rows
 from k8s.errors import KubeError
 from k8s.kinds import DeclaredJob
-from k8s.models import Node, Pod
+from k8s.models import Node
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
-from tui.jobs.filters import own_names
 
 if TYPE_CHECKING:
     from k8s.diagnosis.failures import FailureCause, Triage
@@ -43,41 +42,35 @@ MAX_HIDDEN = 16
 _WAITING = (Status.PENDING, Status.STARTING)
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
-    """Current objects from which reasons are derived."""
-
-    snapshot: ClusterSnapshot
-    jobs: Sequence[Job]
-    """Jobs of all namespaces, without the reasons of this feed."""
-    nodes: Sequence[Node]
-    pods: Mapping[str, Pod]
-    """By UID."""
-
-
-class ReasonFeed:
-    """Fetched reasons of jobs."""
+class JobReasons:
+    """Fetched reasons of a cluster's jobs, which its snapshots show."""
 
     def __init__(
         self,
-        client: Client,
-        mirrored: Callable[[], Mirrored],
-        visible: Callable[[], Iterable[Job]],
-        on_change: Callable[[], None],
+        mirror: ClusterMirror,
+        own_names: Callable[[str], Collection[str]],
+        causes: Sequence[FailureCause] | None = None,
     ) -> None:
-        """Prepare; no request is sent before `run` or `explain_once`.
+        """Become the explainer of `mirror`; no request is sent before `run` or `explain_once`.
 
-        `on_change` is called when a job has a new reason.
+        Args:
+            mirror: The cluster.
+            own_names: Returns the names of the user, whose hidden failures are read, too, by that in the
+                snapshot.
+            causes: Known causes of failures; None for the built-in ones.
         """
-        self.causes: Sequence[FailureCause] | None = None
-        """Known causes of failures; None for the built-in ones."""
+        self.mirror = mirror
+        self.causes = causes
+        self.visible_jobs: Callable[[], Iterable[Job]] = tuple
+        """Set by the view that shows jobs; their reasons are fetched."""
         self.max_hidden = MAX_HIDDEN
-        self._client, self._mirrored, self._visible, self._on_change = client, mirrored, visible, on_change
+        self.own_names = own_names
         self._reasons: PendingReasons | None = None
         self._tails: LogTails | None = None
         self._explained_at_s: dict[str, float] = {}
         self._failures_read: dict[str, object] = {}
         self._failures_known: dict[str, object] = {}
+        mirror.explainer = self
 
     def steps(self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]) -> Iterable[None]:
         """Explain the rows from mirrored objects and fetched answers, as `PendingReasons.steps` does."""
@@ -111,9 +104,9 @@ class ReasonFeed:
         clock = asyncio.get_running_loop().time
         while True:
             began_s = clock()
-            mirrored = self._mirrored()
-            if mirrored.snapshot.is_synced and not mirrored.snapshot.stale:
-                visible = list(self._visible())
+            snapshot = self.mirror.latest
+            if snapshot.is_synced and not snapshot.stale:
+                visible = list(self.visible_jobs())
                 outdated = sorted(
                     (at_s, job.uid)
                     for job in visible
@@ -121,24 +114,25 @@ class ReasonFeed:
                     and (at_s := self._explained_at_s.get(job.uid, -math.inf)) + EXPLAIN_S <= began_s
                 )
                 with background_requests():
-                    await self._explain_waiting(mirrored, [uid for _, uid in outdated[:MAX_EXPLAINED]])
-                    for job in self._unread_failures(mirrored, {job.uid for job in visible}):
-                        await self._read_failure(job, mirrored.pods)
+                    await self._explain_waiting([uid for _, uid in outdated[:MAX_EXPLAINED]])
+                    for job in self._unread_failures({job.uid for job in visible}):
+                        await self._read_failure(job)
             await asyncio.sleep(max(POLL_VISIBLE_S, IDLE_FACTOR * (clock() - began_s)))
 
-    async def explain_once(self, jobs: Iterable[Job], max_failed: int = MAX_FAILED) -> None:
-        """Explain the first waiting and the newest failed of these jobs."""
-        jobs, mirrored = list(jobs), self._mirrored()
+    async def explain_once(self, jobs: Iterable[Job]) -> ClusterSnapshot:
+        """Explain the first waiting and the newest failed jobs, and return the snapshot with the reasons."""
+        jobs, joined = list(jobs), self.mirror.joined_jobs
         waiting = {job.uid for job in jobs if job.status in _WAITING}
         failed = {job.uid for job in jobs if job.status.has_failed}
         with suppress(TimeoutError):
             async with asyncio.timeout(FAILED_S):
-                newest = _newest(job for job in mirrored.jobs if job.uid in failed)[:max_failed]
-                await asyncio.gather(*(self._read_failure(job, mirrored.pods) for job in newest))
-        found = [job.uid for job in mirrored.jobs if job.uid in waiting]
-        await self._explain_waiting(mirrored, found[:MAX_EXPLAINED])
+                newest = _newest(job for job in joined if job.uid in failed)[:MAX_FAILED]
+                await asyncio.gather(*map(self._read_failure, newest))
+        found = [job.uid for job in joined if job.uid in waiting]
+        await self._explain_waiting(found[:MAX_EXPLAINED])
+        return replace(self.mirror.snapshot(), is_synced=True)
 
-    async def _explain_waiting(self, mirrored: Mirrored, uids: Sequence[str]) -> None:
+    async def _explain_waiting(self, uids: Sequence[str]) -> None:
         if not uids:
             return
         from k8s.diagnosis.gather import answer_why
@@ -149,23 +143,23 @@ class ReasonFeed:
         recent = {uid: at_s for uid, at_s in self._explained_at_s.items() if now_s - at_s < EXPLAIN_S}
         self._explained_at_s = recent | dict.fromkeys(uids, now_s)
         reasons = self._reasons = self._new_reasons()
-        fetcher = Fetcher(self._client)
+        client, snapshot, nodes = self.mirror.client, self.mirror.latest, list(self.mirror.nodes)
+        fetcher = Fetcher(client)
         jobs = [
             job
-            for job in mirrored.jobs
+            for job in self.mirror.joined_jobs
             if job.uid in uids and is_waiting_job(job) and not reasons.has_shortage(job.uid)
         ]
         with suppress(KubeError):  # a lost connection is reported elsewhere
             for job in jobs:
-                answer = await answer_why(self._client, job, mirrored.snapshot, fetcher, mirrored.nodes)
-                reasons.remember(job, answer)
-                self._on_change()
+                reasons.remember(job, await answer_why(client, job, snapshot, fetcher, nodes))
+                self.mirror.publish_soon()
 
-    def _unread_failures(self, mirrored: Mirrored, visible: set[str]) -> list[Job]:
-        failed = [job for job in mirrored.jobs if job.status.has_failed]
+    def _unread_failures(self, visible: set[str]) -> list[Job]:
+        failed = [job for job in self.mirror.joined_jobs if job.status.has_failed]
         if not failed:
             return []
-        names = own_names(mirrored.snapshot.user)
+        names = self.own_names(self.mirror.latest.user)
         own = _newest(job for job in failed if job.user in names and job.uid not in visible)
         wanted = [*(job for job in failed if job.uid in visible), *own[: self.max_hidden]]
         uids = {job.uid for job in failed}
@@ -174,14 +168,15 @@ class ReasonFeed:
                 del read[uid]
         return [job for job in wanted if self._failures_read.get(job.uid) != _attempt(job)][:MAX_EXPLAINED]
 
-    async def _read_failure(self, job: Job, pods: Mapping[str, Pod]) -> None:
+    async def _read_failure(self, job: Job) -> None:
         from k8s.diagnosis.answer import Answer
         from k8s.diagnosis.failures import CAUSES
         from k8s.diagnosis.failures.log_tails import LogTails
         from k8s.diagnosis.rules import brief_reason
 
         self._failures_read[job.uid] = _attempt(job)
-        tails = self._tails = self._tails or LogTails(self._client)
+        tails = self._tails = self._tails or LogTails(self.mirror.client)
+        pods = self.mirror.pods
         found = [pods[each.pod_uid] for each in job.instances if each.pod_uid in pods]
         statuses = {pod.metadata.name: pod.status for pod in found}
         failure = await tails.triage(job, statuses, CAUSES if self.causes is None else self.causes)
@@ -191,7 +186,7 @@ class ReasonFeed:
             reasons.remember(
                 job, Answer(str(job.status), "", brief=brief_reason(job, failure), triage=failure)
             )
-        self._on_change()
+        self.mirror.publish_soon()
 
 
 def _newest(jobs: Iterable[Job]) -> list[Job]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from k8s.cluster.backoff import Backoff
+from k8s.cluster.cluster_mirror import IDLE_FACTOR, PUBLISH_S, ClusterMirror, list_progress, trouble_of
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.errors import Unreachable
 from k8s.models import Meta, Pod, Reader
@@ -17,7 +18,6 @@ from k8s.snapshot import ClusterSnapshot, Missing
 from tests.scripted.feed import JOBS, NODES, PODS, WATCHED, jobs_of, running, serve, serve_small
 from tests.scripted.server import Answer, Drop, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import node, pytorch_job
-from tui.feeds.cluster_feed import IDLE_FACTOR, PUBLISH_S, ClusterFeed, list_progress, trouble_of
 from tui.jobs.filters import own_names
 from tui.options import local_user
 
@@ -73,11 +73,11 @@ async def test_switching_the_namespace_sends_no_request() -> None:
         async with running(cluster, "default") as feed:
             await feed.until(lambda each: each.is_synced)
             streams[JOBS].event("ADDED", other)
-            feed.cluster_feed.show_namespace("other")
+            feed.mirror.show_namespace("other")
             snapshot = await feed.until(lambda each: [job.ref.name for job in each.jobs] == ["gpt"])
             assert snapshot.namespace == "other"
             assert snapshot.gpus_allocated == 8  # nodes are everybody's
-            feed.cluster_feed.show_namespace("")
+            feed.mirror.show_namespace("")
             await feed.until(lambda each: len(each.jobs) == 2)
             assert len(cluster.asked(JOBS)) == 1
 
@@ -104,7 +104,7 @@ async def test_a_snapshot_limited_to_one_namespace_records_the_missing_permissio
         cluster.say(mine, page([]))
         cluster.say(mine, Stream(), watch=True)
         async with cluster.client("mine") as client:
-            snapshot = await ClusterFeed(client).read_once()
+            snapshot = await ClusterMirror(client).read_once()
     why = "The cluster says: cannot list pods at the cluster scope"
     assert dict(snapshot.problems) == {"pods": Missing("list", "pods", shown="mine", why=why)}
 
@@ -132,14 +132,14 @@ async def test_a_lost_cluster_is_reported_and_its_rows_are_kept() -> None:
             snapshot = await feed.until(lambda each: bool(each.stale))
             assert [job.ref.name for job in snapshot.jobs] == ["bert"]
             assert snapshot.stale_since_s > 0
-            feed.cluster_feed.retry_now()
+            feed.mirror.retry_now()
             await feed.until(lambda each: not each.stale)
 
 
 async def test_a_command_reads_everything_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         serve(cluster)
-        snapshot = await ClusterFeed(client).read_once()
+        snapshot = await ClusterMirror(client).read_once()
         assert snapshot.is_synced
         assert [job.ref.name for job in snapshot.jobs] == ["bert"]
         assert not any(asked.is_watch for asked in cluster.requests)
@@ -150,7 +150,7 @@ async def test_read_once_raises_unreachable_if_the_cluster_is_down() -> None:
         client = cluster.client()
     async with client:
         with pytest.raises(Unreachable):
-            await ClusterFeed(client).read_once()
+            await ClusterMirror(client).read_once()
 
 
 async def test_read_once_reports_forbidden_lists_as_problems() -> None:
@@ -159,7 +159,7 @@ async def test_read_once_reports_forbidden_lists_as_problems() -> None:
         cluster.forget(NODES)
         cluster.forget(JOBS)
         cluster.say(NODES, refusal(403, "cannot list nodes"))
-        snapshot = await ClusterFeed(client).read_once()
+        snapshot = await ClusterMirror(client).read_once()
     assert list(snapshot.problems) == ["nodes"]
     assert snapshot.is_synced
 

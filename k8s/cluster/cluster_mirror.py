@@ -1,15 +1,12 @@
-"""Mirrors of a cluster's collections, joined into one snapshot at a time.
-
-Nothing here draws, so one-shot commands read clusters the same way.
-"""
+"""Mirrors of a cluster's collections, joined into one snapshot at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from k8s.client.client import Client, fetch_username, fetch_version
 from k8s.cluster.backoff import Backoff, ServerProbe, pause
@@ -34,8 +31,6 @@ from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.feeds.reason_feed import Mirrored, ReasonFeed
-from tui.text.format import count
 
 # Shortest interval between two snapshots.
 PUBLISH_S = 0.1
@@ -49,7 +44,20 @@ _SOUGHT: tuple[JobKind | DeviceKind, ...] = (*KINDS, *DEVICE_KINDS)
 _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
 
 
-class ClusterFeed:
+class Explainer(Protocol):
+    """Gives the jobs of snapshots reasons that say more than their objects."""
+
+    def steps(self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]) -> Iterable[None]:
+        """Explain joined rows, yielding between pieces of work; `nodes` is empty if they are not known."""
+
+    def shown(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return the jobs with their reasons."""
+
+    async def run(self) -> None:
+        """Find reasons until cancelled; `ClusterMirror.publish_soon` publishes new ones."""
+
+
+class ClusterMirror:
     """The mirror of one cluster, and its newest snapshot."""
 
     def __init__(
@@ -78,6 +86,10 @@ class ClusterFeed:
         """Namespace of the shown jobs, empty for all. May change at any time: see `show_namespace`."""
         self.all_jobs: tuple[Job, ...] = ()
         """The jobs of the newest snapshot, and those of all other readable namespaces."""
+        self.joined_jobs: tuple[Job, ...] = ()
+        """The same jobs as their objects describe them, without the explainer's reasons."""
+        self.latest = ClusterSnapshot()
+        self.explainer: Explainer | None = None
         self._changed = asyncio.Event()
         self._wake_event = asyncio.Event()
         # Everything that waits for an unreachable cluster shares this probe.
@@ -96,12 +108,8 @@ class ClusterFeed:
         self._server_version = ""
         self._heartbeat_error: KubeError | None = None
         self._joiner = Joiner()
-        self.visible_jobs: Callable[[], Iterable[Job]] = tuple
-        """Set by the view that shows jobs; their reasons are fetched."""
-        self.reasons = ReasonFeed(client, self._mirrored, lambda: self.visible_jobs(), self._changed.set)
         self.overlay: Callable[[tuple[Job, ...]], tuple[Job, ...]] = lambda jobs: jobs
         """Adds what is known of jobs beyond their objects; call `publish_soon` when that changes."""
-        self._latest, self._own_reasons = ClusterSnapshot(), tuple[Job, ...]()
         self._rest_mapper = RestMapper(client)
         self._owner_lookup = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
@@ -157,7 +165,8 @@ class ClusterFeed:
             self._running.create_task(self._discover_forever())
             self._running.create_task(self._owner_lookup.run())
             self._running.create_task(self._heartbeat_forever())
-            self._running.create_task(self.reasons.run())
+            if self.explainer is not None:
+                self._running.create_task(self.explainer.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -227,11 +236,6 @@ class ClusterFeed:
                 self._heartbeat_error = found
                 self._changed.set()
             await asyncio.sleep(every_s)
-
-    async def explain_once(self, jobs: Iterable[Job]) -> ClusterSnapshot:
-        """Explain the first waiting and the newest failed jobs, and return the snapshot with the reasons."""
-        await self.reasons.explain_once(jobs)
-        return replace(self.snapshot(), is_synced=True)
 
     async def _fetch_version(self) -> None:
         # Raises NotKubernetes if the endpoint is not a Kubernetes API.
@@ -334,6 +338,11 @@ class ClusterFeed:
             self._adopt_all()
 
     @property
+    def nodes(self) -> Collection[Node]:
+        """All nodes, as they are now."""
+        return self._nodes.objects.values()
+
+    @property
     def pods(self) -> Mapping[str, Pod]:
         """All pods by UID, including those of no job, as they are now."""
         return self._pods.objects
@@ -370,17 +379,15 @@ class ClusterFeed:
         await cooperatively(self._explanations(rows, nodes, declared))
         return self._with_rows(header, rows)
 
-    def _mirrored(self) -> Mirrored:
-        nodes = list(self._nodes.objects.values())
-        return Mirrored(self._latest, self._own_reasons, nodes, self._pods.objects)
-
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
     ) -> Iterable[None]:
+        if self.explainer is None:
+            return ()
         # Pending reasons need complete lists of nodes and pods.
         is_complete = self._has_nodes and not self._is_narrow
         is_known = is_complete and self._nodes.state.is_synced and self._pods.state.is_synced
-        return self.reasons.steps(rows, nodes if is_known else (), declared)
+        return self.explainer.steps(rows, nodes if is_known else (), declared)
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
         devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
@@ -389,12 +396,12 @@ class ClusterFeed:
 
     def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
         self._owner_lookup.update(self._joiner.above)
-        self._own_reasons = rows[1]
-        self.all_jobs = jobs = self.overlay(self.reasons.shown(rows[1]))
+        self.joined_jobs = jobs = rows[1]
+        self.all_jobs = jobs = self.overlay(self.explainer.shown(jobs) if self.explainer else jobs)
         if header.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
-        self._latest = replace(header, nodes=rows[0], jobs=jobs)
-        return self._latest
+        self.latest = replace(header, nodes=rows[0], jobs=jobs)
+        return self.latest
 
     def _header(self) -> ClusterSnapshot:
         # Everything except the rows: the identity of the cluster and the freshness of its data.
@@ -492,6 +499,6 @@ def list_progress(lists: Iterable[tuple[Resource, MirrorState]]) -> str:
     parts = []
     for resource, state in lists:
         if state.listed and not state.is_synced:
-            of_all = f" of {count(state.listed + state.remaining)}" if state.remaining else ""
-            parts.append(f"{count(state.listed)}{of_all} {resource.plural}")
+            of_all = f" of {state.listed + state.remaining:,}" if state.remaining else ""
+            parts.append(f"{state.listed:,}{of_all} {resource.plural}")
     return f"{', '.join(parts)} so far…" if parts else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from tests.scripted.feed import (
     BERT,
     HASTY,
@@ -19,7 +20,6 @@ from tests.scripted.feed import (
     serve_small,
 )
 from tests.scripted.server import Answer, ScriptedCluster, refusal
-from tui.feeds.cluster_feed import ClusterFeed
 
 
 async def test_a_kind_installed_later_is_mirrored_and_its_rows_disappear_when_it_is_removed() -> None:
@@ -35,7 +35,7 @@ async def test_a_kind_installed_later_is_mirrored_and_its_rows_disappear_when_it
             assert cluster.asked(there) == []
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"]})
             await poked_until(feed, lambda each: sorted(jobs_of(each)) == ["bert", "mpi"])
-            assert set(feed.cluster_feed.snapshot().kinds) == {"PyTorchJob", "MPIJob"}
+            assert set(feed.mirror.snapshot().kinds) == {"PyTorchJob", "MPIJob"}
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
             for is_watch in (False, True):
                 cluster.forget(there, watch=is_watch)
@@ -51,7 +51,7 @@ async def test_a_kind_temporarily_missing_from_discovery_keeps_its_rows() -> Non
             say_kinds(cluster, {"batch/v1": []})
             async with pressing(feed):  # once is not enough: a discovery under way does not see it
                 await cluster.until_asked("/apis/batch/v1", 2)
-            feed.cluster_feed.show_namespace("default")
+            feed.mirror.show_namespace("default")
             await feed.until(lambda each: each.namespace == "default")
             assert keeps_its_rows(feed)
 
@@ -106,7 +106,7 @@ async def test_resources_excluded_by_the_users_rules_are_not_listed() -> None:
         cluster.say(
             RULES, review_of({"verbs": ["create"], "apiGroups": ["*"], "resources": ["*"]}), method="POST"
         )
-        feed = ClusterFeed(client)
+        feed = ClusterMirror(client)
         snapshot = await feed.read_once()
         lists = [asked.path for asked in cluster.requests if asked.path.endswith("jobs")]
         assert lists == []
@@ -132,7 +132,7 @@ async def test_resources_not_excluded_by_the_users_rules_are_listed(review: Answ
         refuse_all(cluster)
         serve_lists(cluster, {"/apis/batch/v1/jobs": []})
         cluster.say(RULES, review, method="POST")
-        feed = ClusterFeed(client)
+        feed = ClusterMirror(client)
         assert "jobs.batch" not in (await feed.read_once()).problems
         assert cluster.asked("/apis/batch/v1/jobs")
         assert not feed.reads_nothing
@@ -148,9 +148,9 @@ async def test_a_discovery_that_fails_later_adds_no_kinds() -> None:
             cluster.say("/apis", refusal(500, "etcdserver: no leader"))
             async with pressing(feed):
                 await cluster.until_asked("/apis", len(cluster.asked("/apis")) + 3)
-            feed.cluster_feed.show_namespace("default")
+            feed.mirror.show_namespace("default")
             await feed.until(lambda each: each.namespace == "default")
-            assert set(feed.cluster_feed.snapshot().kinds) == {"PyTorchJob"}
+            assert set(feed.mirror.snapshot().kinds) == {"PyTorchJob"}
             asked = {each.path for each in cluster.requests} - before - {"/version"}
             assert {
                 path for path in asked if "/authentication.k8s.io/" not in path

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.diagnosis.gather import answer_why
+from k8s.diagnosis.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot, Job
 from tests.scripted.feed import running, serve_lists
 from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.support.objects import GPU, Object, node, pod_of, pytorch_job
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import own_names
 
 CORE = "/api/v1/namespaces/default"
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -119,9 +121,10 @@ async def test_the_listed_reason_of_a_waiting_job_matches_the_sentence_of_why(
 ) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         serve(cluster, situation)
-        feed = ClusterFeed(client)
-        read = await feed.read_once()
-        found = bert(await feed.explain_once(read.jobs))
+        mirror = ClusterMirror(client)
+        reasons = JobReasons(mirror, own_names)
+        read = await mirror.read_once()
+        found = bert(await reasons.explain_once(read.jobs))
         assert found.status is bert(read).status
         agrees(found.reason, (await ask(client, read)).sentence, expected)
 
@@ -140,14 +143,14 @@ async def test_the_console_explains_visible_jobs_once_and_no_others(
         serve(cluster, situation)
         async with running(cluster) as feed:
             snapshot = await feed.until(lambda each: each.is_synced and len(each.jobs) == 2)
-            monkeypatch.setattr("tui.feeds.reason_feed.POLL_VISIBLE_S", 0.001)
+            monkeypatch.setattr("k8s.diagnosis.job_reasons.POLL_VISIBLE_S", 0.001)
             polls: list[None] = []
 
             def visible() -> list[Job]:
                 polls.append(None)
                 return [bert(snapshot)]
 
-            feed.cluster_feed.visible_jobs = visible
+            feed.reasons.visible_jobs = visible
             snapshot = await feed.until(lambda each: bert(each).reason.startswith(expected))
             explained_at = len(polls)
             while len(polls) < explained_at + 5:
@@ -174,6 +177,8 @@ async def test_free_gpus_are_not_guessed_from_the_pods_of_one_namespace(is_narro
             (JOBS, [bert]),
         ):
             cluster.say(path, page(items))
-        snapshot = await ClusterFeed(client, "default", is_narrow=is_narrow).read_once()
+        mirror = ClusterMirror(client, "default", is_narrow=is_narrow)
+        JobReasons(mirror, own_names)
+        snapshot = await mirror.read_once()
     job = next(each for each in snapshot.jobs if each.ref.name == "bert")
     assert job.reason.startswith("Waits for GPUs") is not is_narrow

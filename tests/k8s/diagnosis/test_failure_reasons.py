@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.diagnosis.gather import answer_why
+from k8s.diagnosis.job_reasons import MAX_FAILED, JobReasons
 from k8s.snapshot import ClusterSnapshot, Job
 from tests.scripted.feed import JOBS, PODS, running, serve_lists
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
-from tui.feeds.cluster_feed import ClusterFeed
-from tui.feeds.reason_feed import MAX_FAILED
+from tui.jobs.filters import own_names
 
 CORE = "/api/v1/namespaces/default"
 AT = "2026-11-21T11:59:50Z"
@@ -115,9 +116,9 @@ async def test_row_and_why_name_the_first_failed_rank_or_the_unreadable_log(case
         found = pods(job, case.state, case.phase, **last) if case.state is not None else []
         serve(cluster, [job], found)
         cluster.replace(f"{CORE}/pods/bert-master-0/log", case.reply)
-        feed = ClusterFeed(client)
-        read = await feed.read_once()
-        explained = bert(await feed.explain_once(read.jobs))
+        mirror = ClusterMirror(client)
+        read = await mirror.read_once()
+        explained = bert(await JobReasons(mirror, own_names).explain_once(read.jobs))
         assert explained.reason.startswith(case.reason)
         assert ("memory" in explained.remedy) is ("OOMKilled" in explained.reason)
         answer = await answer_why(client, bert(read), read)
@@ -136,15 +137,15 @@ async def test_row_and_why_name_the_first_failed_rank_or_the_unreadable_log(case
 async def test_failure_logs_are_read_once_for_visible_jobs_and_the_users_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tui.feeds.reason_feed.POLL_VISIBLE_S", 0.001)
+    monkeypatch.setattr("k8s.diagnosis.job_reasons.POLL_VISIBLE_S", 0.001)
     own: Object = {"annotations": {"arena.kubeflow.org/username": "li"}}
     async with ScriptedCluster() as cluster:
         jobs = [job_of("bert"), job_of("gpt"), job_of("mine", **own), job_of("loops", is_over=False)]
         failed = [pod for job in jobs[:3] for pod in pods(job, ended())]
         loops = pods(jobs[3], ended(), "Running")
         watches = serve(cluster, jobs, [*failed, *loops])
-        monkeypatch.setattr("tui.feeds.reason_feed.own_names", lambda _user: {"li"})
         async with running(cluster) as feed:
+            feed.reasons.own_names = lambda _user: {"li"}
             snapshot = await feed.until(lambda each: each.is_synced and len(each.jobs) == 4)
             polls: list[None] = []
 
@@ -161,7 +162,7 @@ async def test_failure_logs_are_read_once_for_visible_jobs_and_the_users_own(
                 while len(polls) < seen + 5:
                     await asyncio.sleep(0.001)
 
-            feed.cluster_feed.visible_jobs = visible
+            feed.reasons.visible_jobs = visible
             snapshot = await feed.until(lambda each: [job.reason for job in each.jobs].count(FOUND) == 3)
             await polled()
             assert reads() == ["bert", "loops", "mine"]
@@ -172,16 +173,15 @@ async def test_failure_logs_are_read_once_for_visible_jobs_and_the_users_own(
                 await asyncio.sleep(0.001)
             await polled()
             assert reads() == ["bert", "loops", "loops", "mine"]
-            assert bert(feed.cluster_feed.snapshot()).reason == FOUND, (
-                "its pod is gone, what it said is known"
-            )
+            assert bert(feed.mirror.snapshot()).reason == FOUND, "its pod is gone, what it said is known"
 
 
 async def test_a_command_reads_only_the_newest_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         jobs = [job_of(f"j{n:02}", creationTimestamp=f"2026-11-21T11:{n:02}:00Z") for n in range(12)]
         serve(cluster, jobs, [pod for job in jobs for pod in pods(job, ended())])
-        feed = ClusterFeed(client)
-        shown = await feed.explain_once((await feed.read_once()).jobs)
+        mirror = ClusterMirror(client)
+        reasons = JobReasons(mirror, own_names)
+        shown = await reasons.explain_once((await mirror.read_once()).jobs)
         named = sorted(job.ref.name for job in shown.jobs if job.reason == FOUND)
         assert named == [f"j{n:02}" for n in range(12 - MAX_FAILED, 12)]
