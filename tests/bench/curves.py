@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.bench.figures import Figure, best_of, console_env, seconds, spent
 from trainer.tfevents import EventFolder, EventWriter
-from tui.charts.picture import PlotCurve, PlotOptions, draw
-from tui.charts.series import Series
+from tui.runs.picture import PlotCurve, PlotOptions, draw
+from tui.runs.series import Series
 
 SCALARS, JSON_SCALARS, SMOKE_SCALARS = 1_000_000, 300_000, 3_000
 TAGS = ("train/loss", "train/lr", "train/images_per_s")

@@ -23,7 +23,7 @@ _BY_FOLDER = {
     "k8s/telemetry": "gpu_warnings history job_ranks reader dcgm exporters prometheus prometheus_text",
     "k8s/text": "redact sanitize",
     "trainer/tfevents": "columns event records",
-    "tui/charts": "series",
+    "tui/runs": "series",
     "tui/jobs": "delete_plan events filters",
     "tui/jobs/new_job": "draft fields form_spec form_model job_templates manifest_edits preflight",
     "tui/text": "filter_query format",

@@ -200,8 +200,8 @@ def _show_logs(console: Console, request: ActionRequest, *, is_previous: bool) -
 
 def curves(console: Console, request: ActionRequest) -> None:
     """Show the curves of a job, or of several over each other."""
-    from tui.charts.overlay import MOST_RUNS
     from tui.feeds.curve_feed import CurveFeed
+    from tui.runs.overlay import MOST_RUNS
     from tui.screens.job.curves import CurvesView
 
     def current(ref: JobRef) -> Job | None:

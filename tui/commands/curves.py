@@ -24,8 +24,6 @@ from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize, sanitize_lines
 from k8s.text.yaml_writer import to_yaml
 from trainer.tfevents import EventFiles, RunText, ScalarCurve
-from tui.charts.overlay import MOST_RUNS, Overlay, labels_of
-from tui.charts.picture import X_AXES, PlotOptions
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
@@ -35,6 +33,8 @@ from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.options import ConsoleOptions
 from tui.runs.formats import MetricFolder, no_metrics
 from tui.runs.log_points import LogPoints
+from tui.runs.overlay import MOST_RUNS, Overlay, labels_of
+from tui.runs.picture import X_AXES, PlotOptions
 from tui.terminal.tty_state import colours
 from tui.text.format import age
 from tui.text.natural_order import tag_key

@@ -1,4 +1,5 @@
 """Runs: what a job or a folder of files left behind, to look at and to compare.
 
-Below `tui.feeds`: sends no requests, knows no widget.
+Curves are drawn as text here: series of a million points, downsampling, braille dots, ticks. Below
+`tui.feeds`: sends no requests, knows no widget.
 """

@@ -13,8 +13,8 @@ from textual.app import ComposeResult
 from k8s.logs import Item, LogLine, Mark, Marker, Target
 from tests.support.hosted_view import FramedApp
 from tests.tui.console.hostile_words import HOSTILE, NASTY, assert_all_harmless
-from tui.charts.series import Series
 from tui.jobs.new_job.preflight import PreflightLine
+from tui.runs.series import Series
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.curve_chart import CurveChart, PlotCurve
 from tui.widgets.form.job_fields import Notice, PreflightView

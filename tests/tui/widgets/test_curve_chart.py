@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 
 import themes
 from tests.support.themed_app import ThemedApp
-from tui.charts.series import Series
+from tui.runs.series import Series
 from tui.widgets.curve_chart import CurveChart, PlotCurve, PlotOptions
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import plotext
 
 from k8s.text.sanitize import sanitize
-from tui.charts.picture import Piece, PlotCurve, PlotOptions, draw
-from tui.charts.series import MinMaxLevels, downsample
-from tui.charts.ticks import integer_ticks, number_ticks
+from tui.runs.picture import Piece, PlotCurve, PlotOptions, draw
+from tui.runs.series import MinMaxLevels, downsample
+from tui.runs.ticks import integer_ticks, number_ticks
 from tui.text.format import number, plural
 
 HEIGHT = 16

@@ -20,11 +20,11 @@ from k8s.status import Status
 from k8s.telemetry.gpu_warnings import GpuWarning
 from k8s.telemetry.readings import GpuKey, RankReading
 from k8s.text.sanitize import log_text, sanitize
-from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
 from tui.jobs.events import FoldedEvent
 from tui.jobs.gpu_facts import describe_place, in_order
 from tui.jobs.instances import format_ranks, is_silent
+from tui.runs.series import Series
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run, trouble_text

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from trainer.tfevents import ScalarCurve
-from tui.charts.plot import PlotCurve, StepAxis, XAxis
-from tui.charts.series import Series
+from tui.runs.plot import PlotCurve, StepAxis, XAxis
+from tui.runs.series import Series
 from tui.text.cells import cell_len
 from tui.text.natural_order import tell_apart
 

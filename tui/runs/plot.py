@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Literal, TypeAlias
 
-from tui.charts.braille import MARKERS, Canvas
-from tui.charts.series import Series, Span, downsample, value_range
-from tui.charts.ticks import Tick, clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
+from tui.runs.braille import MARKERS, Canvas
+from tui.runs.series import Series, Span, downsample, value_range
+from tui.runs.ticks import Tick, clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
 from tui.text.cells import elide_end, pad
 
 Piece: TypeAlias = tuple[str, str]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tui.charts.test_charts import START, of
-from tui.charts.series import Series, downsample, value_range
+from tests.tui.runs.test_charts import START, of
+from tui.runs.series import Series, downsample, value_range
 
 
 def test_points_may_come_one_by_one_or_all_at_once() -> None:

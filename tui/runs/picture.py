@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tui.charts.braille import MARKERS, Canvas
-from tui.charts.plot import (
+from tui.runs.braille import MARKERS, Canvas
+from tui.runs.plot import (
     PAINTS,
     X_AXES,
     Piece,

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from tests import GOLDEN
 from trainer.tfevents import ScalarCurve
-from tui.charts.braille import Canvas
-from tui.charts.overlay import Overlay, labels_of
-from tui.charts.picture import Drawing, Picture, PlotCurve, PlotOptions, StepAxis, draw
-from tui.charts.plot import X_AXES, Plot, XAxis
-from tui.charts.series import BLOCK, Series
-from tui.charts.ticks import clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
+from tui.runs.braille import Canvas
+from tui.runs.overlay import Overlay, labels_of
+from tui.runs.picture import Drawing, Picture, PlotCurve, PlotOptions, StepAxis, draw
+from tui.runs.plot import X_AXES, Plot, XAxis
+from tui.runs.series import BLOCK, Series
+from tui.runs.ticks import clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
 from tui.text.cells import cell_len
 
 GOLDEN_CHARTS = GOLDEN / "charts"
