@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from textual.pilot import Pilot
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 import themes
 from k8s.snapshot import ClusterSnapshot
 from tests.support.themed_app import ThemedApp
+from tui.screens import ACTIONS
 from tui.screens.base import view as frame
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
@@ -28,6 +30,7 @@ class Hosted(FramedApp):
     def __init__(self, view: View) -> None:
         super().__init__()
         self.view = view
+        view.context = replace(view.context, actions=ACTIONS)
         self.requests: list[tuple[str, str, tuple[str, ...]]] = []
         """Name of each request, its subject, and the names of its jobs."""
 

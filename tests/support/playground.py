@@ -20,6 +20,7 @@ from tui.files.keys_file import read_keys
 from tui.keys import ActionTable
 from tui.options import ConsoleOptions
 from tui.screens import ACTIONS, key_table, user_plugins
+from tui.session import Session
 from tui.terminal.key_queue import QUIET_TURNS
 from tui.widgets.table.table import Table
 
@@ -55,6 +56,12 @@ class Playground:
                 return
             await self.pilot.pause(POLL_S)
         raise AssertionError(f"never came true: {words or _source(is_so)}; on screen:\n{self.text}")
+
+    @property
+    def session(self) -> Session:
+        """The connected cluster."""
+        assert self.console.session is not None
+        return self.console.session
 
     async def until_idle(self) -> None:
         """Run the console until nothing is queued, drawn or running."""

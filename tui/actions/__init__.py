@@ -5,20 +5,12 @@ May use everything below the app; draws nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from tui.keys import Action
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest
 
-if TYPE_CHECKING:
-    from tui.app import Console
 
-Functions = dict[str, Callable[["Console", ActionRequest], None]]
-"""Functions of a subject, by the names of their actions."""
-
-
-def run_action(action: Action, console: Console, request: ActionRequest) -> None:
+def run_action(action: Action, console: BaseConsole, request: ActionRequest) -> None:
     """Call the function of an action. Its file is imported on first use: a console has to open fast."""
     find_functions(action)[action.name](console, request)
 
@@ -32,8 +24,6 @@ def find_functions(action: Action) -> Functions:
             from tui.actions.context import FUNCTIONS
         case "export":
             from tui.actions.export import FUNCTIONS
-        case "info":
-            from tui.actions.info import FUNCTIONS
         case "jobs":
             from tui.actions.jobs import FUNCTIONS
         case "navigate":

@@ -7,34 +7,31 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from k8s.errors import NotFound
 from k8s.jobs.modify import suspend_patch
 from k8s.kinds import ElasticKind, kind_of
 from k8s.snapshot import Job
-from tui.actions import Functions
 from tui.jobs.instances import find_container, find_instance
 from tui.keys import job_letters, remapped
 from tui.options import cluster_flags, command_line
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.job_commands import JobCommandsScreen
-
-if TYPE_CHECKING:
-    from tui.app import Console
 
 # Name of an action, program, and words. Replicas have no action.
 Command = tuple[str, Literal["gpuconsole", "kubectl"], tuple[str, ...]]
 
 
-def commands(console: Console, request: ActionRequest) -> None:
+def commands(console: BaseConsole, request: ActionRequest) -> None:
     """List the commands for a job, to copy one."""
     if not (target := console.target_job(request)) or not (job := console.snapshot.job(target[1])):
         return
     ref, actions = job.ref, console.context.actions
     options = replace(console.options, namespace=ref.namespace)
-    # The sandbox's kubeconfig is not among the options.
-    kubectl = ["kubectl", *cluster_flags(replace(options, kubeconfig=console.kubeconfig))]
+    # The sandbox's kubeconfig is among the options of the session only.
+    kubectl = ["kubectl", *cluster_flags(replace(options, kubeconfig=target[0].options.kubeconfig))]
     same = [each for each in console.snapshot.jobs if replace(each.ref, api_version=ref.api_version) == ref]
     keys: dict[str, str] = {}
     for key in remapped(job_letters(actions), console.context.keymap):

@@ -15,15 +15,14 @@ import themes
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.actions import Functions
 from tui.jobs.namespace_usage import ALL
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
 from tui.terminal.key_queue import keys_held
 
 if TYPE_CHECKING:
     from k8s.client.auth.exec_plugin import LoginDialog
-    from tui.app import Console
 
 MOST_RECENT = 20
 # End of an exec plugin's output that is shown while the console connects.
@@ -34,17 +33,17 @@ TOAST_S = 60.0
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-def ns(console: Console, request: ActionRequest) -> None:
+def ns(console: BaseConsole, request: ActionRequest) -> None:
     """Show the jobs of the named namespace, or of all; without a name, list the namespaces."""
     if request.argument:
         console.begin(_go_to_namespace, request.argument, group="namespace", exclusive=True)
         return
     from tui.screens.lists.namespaces import NamespacesView
 
-    console.views.show(Route("ns"), NamespacesView(lambda: console.cluster_feed))
+    console.views.show(Route("ns"), NamespacesView())
 
 
-async def _go_to_namespace(console: Console, name: str) -> None:
+async def _go_to_namespace(console: BaseConsole, name: str) -> None:
     exists, names = await find_namespace(console, name)
     # Many users may not read namespaces: only a definite "not found" stops the switch.
     if exists is False:
@@ -55,15 +54,16 @@ async def _go_to_namespace(console: Console, name: str) -> None:
         show_namespace(console, name)
 
 
-async def find_namespace(console: Console, name: str) -> tuple[bool | None, Sequence[str]]:
+async def find_namespace(console: BaseConsole, name: str) -> tuple[bool | None, Sequence[str]]:
     """Return the existence of a namespace, None if the user may not know it, and the names of others."""
     from k8s.models.resources import NAMESPACES
 
     known = console.context.names()["namespace"]
-    if name in known or (client := console.client) is None:
+    if name in known or console.session is None:
         return name in known or None, known
     if not _NAME.fullmatch(name):
         return False, known
+    client = console.session.client
     exists: bool | None = False
     with keys_held(console):
         try:
@@ -82,7 +82,7 @@ async def find_namespace(console: Console, name: str) -> tuple[bool | None, Sequ
     return exists, known
 
 
-def switch_namespace(console: Console, request: ActionRequest) -> None:
+def switch_namespace(console: BaseConsole, request: ActionRequest) -> None:
     """Show the jobs of the selected namespace."""
     from tui.screens.lists.namespaces import ALL_KEY
 
@@ -91,12 +91,12 @@ def switch_namespace(console: Console, request: ActionRequest) -> None:
         console.post_message(ActionRequest("jobs"))
 
 
-def all_namespaces(console: Console, request: ActionRequest) -> None:
+def all_namespaces(console: BaseConsole, request: ActionRequest) -> None:
     """Toggle between all namespaces and the user's own."""
     show_namespace(console, ALL if console.snapshot.namespace else "")
 
 
-def show_namespace(console: Console, name: str) -> None:
+def show_namespace(console: BaseConsole, name: str) -> None:
     """Show the jobs of a namespace, or of `ALL`; empty for the user's own."""
     is_all = name == ALL
     name = "" if is_all else name
@@ -104,11 +104,11 @@ def show_namespace(console: Console, name: str) -> None:
         recent = console.context.recent
         recent[:] = [name, *(each for each in recent if each != name)][:MOST_RECENT]
     console.options = replace(console.options, namespace=name, is_all_namespaces=is_all)
-    if (feed := console.cluster_feed) is not None:
-        feed.show_namespace("" if is_all else name or feed.client.config.namespace)
+    if (session := console.session) is not None:
+        session.mirror.show_namespace("" if is_all else name or session.client.config.namespace)
 
 
-def ctx(console: Console, request: ActionRequest) -> None:
+def ctx(console: BaseConsole, request: ActionRequest) -> None:
     """Switch to the named context; without a name, list the contexts."""
     from k8s.client.auth.kubeconfig import read_kubeconfig
     from tui.screens.lists.contexts import ContextsView
@@ -120,13 +120,13 @@ def ctx(console: Console, request: ActionRequest) -> None:
     console.views.show(Route("ctx"), ContextsView(read))
 
 
-def switch_context(console: Console, request: ActionRequest) -> None:
+def switch_context(console: BaseConsole, request: ActionRequest) -> None:
     """Switch to the cluster of the selected context."""
     if request.selected:
         console.begin(_switch_context, request.selected, group="context", exclusive=True)
 
 
-async def _switch_context(console: Console, name: str) -> None:
+async def _switch_context(console: BaseConsole, name: str) -> None:
     from k8s.client.auth.kubeconfig import read_kubeconfig
 
     try:
@@ -146,7 +146,7 @@ async def _switch_context(console: Console, name: str) -> None:
     console.connect()
 
 
-def _apply_settings(console: Console, name: str) -> None:
+def _apply_settings(console: BaseConsole, name: str) -> None:
     before = console.options
     if console.theme != themes.find(before.context_theme, console.palettes):
         before = replace(before, kept_theme=console.theme)  # the user's own
@@ -159,19 +159,19 @@ def _apply_settings(console: Console, name: str) -> None:
         console.theme = next(filter(None, found), themes.DEFAULT)
 
 
-def refresh(console: Console, request: ActionRequest) -> None:
+def refresh(console: BaseConsole, request: ActionRequest) -> None:
     """Reconnect now, and reload the data of the current view."""
     if (view := console.views.current) is not None:
         view.refresh_feeds()
-    if console.cluster_feed is not None:
-        if (plugin := console.cluster_feed.client.config.exec_plugin) is not None:
+    if console.session is not None:
+        if (plugin := console.session.client.config.exec_plugin) is not None:
             plugin.dialog.lend_terminal = partial(_lend_terminal, console, plugin.dialog)
-        console.cluster_feed.retry_now()
+        console.session.mirror.retry_now()
     else:
         console.connect()
 
 
-def login_dialog(console: Console) -> LoginDialog:
+def login_dialog(console: BaseConsole) -> LoginDialog:
     """Return the means by which exec plugins reach the user: the connecting view, and the terminal once."""
     from k8s.client.auth.exec_plugin import LoginDialog
 
@@ -181,7 +181,7 @@ def login_dialog(console: Console) -> LoginDialog:
         nonlocal shown
         shown = f"{shown}{text}"[-_DIALOG_CHARS:]
         lines = [line.strip() for line in shown.split("\n") if line.strip()]
-        if console.client is None:
+        if console.session is None:
             progress = "\n".join(("Waiting for your login…", *lines[-_DIALOG_LINES:]))
             console.snapshot = replace(console.snapshot, stale="", is_synced=False, progress=progress)
         elif text.strip():
@@ -193,7 +193,7 @@ def login_dialog(console: Console) -> LoginDialog:
 
 
 @contextmanager
-def _lend_terminal(console: Console, dialog: LoginDialog) -> Iterator[None]:
+def _lend_terminal(console: BaseConsole, dialog: LoginDialog) -> Iterator[None]:
     from tui.terminal.pod_shell import handed_over, signals_left_to_program
 
     # Once for each ctrl+r: a renewal must not take the terminal from somebody who types.

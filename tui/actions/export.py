@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from tui.actions import Functions
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 
-if TYPE_CHECKING:
-    from tui.app import Console
 
-
-def copy(console: Console, request: ActionRequest) -> None:
+def copy(console: BaseConsole, request: ActionRequest) -> None:
     """Copy the given text, or else the selection, to the clipboard."""
     view = console.views.current
     text = request.argument or (view.copy_text() if view is not None else "")
     console.begin(_copy, text, group="copy", exclusive=True)
 
 
-async def _copy(console: Console, text: str) -> None:
+async def _copy(console: BaseConsole, text: str) -> None:
     from tui.terminal import clipboard
 
     folder = console.options.state_folder
@@ -33,7 +29,7 @@ async def _copy(console: Console, text: str) -> None:
         console.notify(copied.words)
 
 
-def save(console: Console, request: ActionRequest) -> None:
+def save(console: BaseConsole, request: ActionRequest) -> None:
     """Save the visible table with all columns as CSV."""
     from tui.files.csv_export import save_table
 

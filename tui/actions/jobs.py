@@ -11,12 +11,12 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
-from tui.actions import Functions
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
 from tui.options import local_user
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
@@ -24,67 +24,68 @@ from tui.text.format import listed
 
 if TYPE_CHECKING:
     from k8s.jobs.clone import Clone
-    from tui.app import Console
+    from tui.session import Session
 
 LOOK_S = 1.0
 
 
-def new(console: Console, request: ActionRequest) -> None:
+def new(console: BaseConsole, request: ActionRequest) -> None:
     """Open the form for a new job."""
-    if (client := console.require_client()) is not None:
-        prompt_for_job(console, client)
+    if (session := console.require_session()) is not None:
+        prompt_for_job(console, session)
 
 
-def clone(console: Console, request: ActionRequest) -> None:
+def clone(console: BaseConsole, request: ActionRequest) -> None:
     """Open the form filled in from an existing job."""
     if target := console.target_job(request):
         console.begin(_clone, *target, group="clone", exclusive=True)
 
 
-async def _clone(console: Console, client: Client, ref: JobRef) -> None:
+async def _clone(console: BaseConsole, session: Session, ref: JobRef) -> None:
     from k8s.jobs.clone import clone as clone_of
     from k8s.jobs.create import resource_of
 
     try:
         with keys_held(console):
-            found = await client.get(resource_of(ref), ref.name, ref.namespace)
+            found = await session.client.get(resource_of(ref), ref.name, ref.namespace)
         taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
-        made = clone_of(found, taken, user=client.config.username or local_user())
+        made = clone_of(found, taken, user=session.client.config.username or local_user())
     except KubeError as error:
         console.notify(error.details, title=error.what, severity="error")
     else:
-        (prompt_for_job if made.spec is not None else prompt_for_manifest)(console, client, made)
+        (prompt_for_job if made.spec is not None else prompt_for_manifest)(console, session, made)
 
 
-def prompt_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
+def prompt_for_job(console: BaseConsole, session: Session, like: Clone | None = None) -> None:
     """Open the form for a new job, filled in from `like` if given."""
     from tui.jobs.new_job.draft import context_folder
     from tui.screens.documents.new_job import NewJobScreen
 
+    client = session.client
     screen = NewJobScreen(
         client,
-        namespace=console.snapshot.namespace or client.config.namespace,
+        namespace=session.namespace,
         state_folder=context_folder(console.options.state_folder, client.config),
         user=client.config.username or local_user(),
         clone=like,
         templates_folder=console.options.templates_folder,
-        links=console.gpu_links,
+        links=session.links,
     )
     screen.keys = console.context.keys(NEW_JOB)
     screen.data_bind(snapshot=type(console).snapshot)
     console.push_screen(screen, lambda ref: _made(console, ref))
 
 
-def prompt_for_manifest(console: Console, client: Client, like: Clone) -> None:
+def prompt_for_manifest(console: BaseConsole, session: Session, like: Clone) -> None:
     """Open the YAML of a job from which the form cannot be filled in, to edit and create it."""
     from tui.screens.documents.manifest import ManifestScreen
 
-    screen = ManifestScreen(client, like, namespace=str(like.manifest["metadata"]["namespace"]))
+    screen = ManifestScreen(session.client, like, namespace=str(like.manifest["metadata"]["namespace"]))
     screen.data_bind(snapshot=type(console).snapshot)
     console.push_screen(screen, lambda ref: _made(console, ref))
 
 
-def _made(console: Console, ref: JobRef | None) -> None:
+def _made(console: BaseConsole, ref: JobRef | None) -> None:
     from tui.screens.lists.jobs import JobsView
 
     if ref is not None:
@@ -95,7 +96,7 @@ def _made(console: Console, ref: JobRef | None) -> None:
         console.post_message(ActionRequest("logs", targets=[ref]))
 
 
-def edit(console: Console, request: ActionRequest) -> None:
+def edit(console: BaseConsole, request: ActionRequest) -> None:
     """Edit a job with `kubectl edit`, in the terminal."""
     view = console.views.current
     route = view.route if view is not None else None
@@ -108,12 +109,13 @@ def edit(console: Console, request: ActionRequest) -> None:
         console.begin(_edit, *target, group="edit")
 
 
-async def _edit(console: Console, client: Client, ref: JobRef) -> None:
+async def _edit(console: BaseConsole, session: Session, ref: JobRef) -> None:
     from tui.jobs.edit_job import edit_argv
     from tui.terminal.pod_shell import exit_text, handed_over, run_program
 
     try:
-        argv = edit_argv(replace(console.options, kubeconfig=console.kubeconfig), client.config, ref)
+        options = replace(console.options, kubeconfig=session.options.kubeconfig)
+        argv = edit_argv(options, session.client.config, ref)
         status = await run_program(argv, os.environ, lambda: handed_over(console))
     except (KubeError, OSError) as error:
         console.notify(str(error), title=f"Could not edit {ref.kind} {ref.name}.", severity="error")
@@ -123,7 +125,7 @@ async def _edit(console: Console, client: Client, ref: JobRef) -> None:
         console.notify(words, severity="warning" if status else "information")
 
 
-def delete(console: Console, request: ActionRequest) -> None:
+def delete(console: BaseConsole, request: ActionRequest) -> None:
     """Delete jobs after confirmation, and report what is left of them."""
     from tui.screens.dialogs.delete import DeleteScreen
 
@@ -141,29 +143,28 @@ def delete(console: Console, request: ActionRequest) -> None:
     console.push_screen(DeleteScreen(plan), answered)
 
 
-async def _delete(console: Console, client: Client, plan: DeletePlan) -> None:
+async def _delete(console: BaseConsole, session: Session, plan: DeletePlan) -> None:
     from k8s.jobs.create import delete_job
+    from tui.feeds.run_feed import record_runs
 
     async def end(job: Job) -> None:
-        await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
+        await delete_job(session.client, job.ref, job.uid, propagation=plan.propagation)
 
-    if console.life_feed is not None:
-        await console.life_feed.record(plan.jobs)
+    await record_runs(session.client, plan.jobs, session.runs, session.place)
     done = await _each(console, plan.jobs, end, "is being deleted.")
     if done:
-        await _report_leftovers(console, DeletePlan(plan.context, tuple(done), plan.propagation))
+        await _report_leftovers(console, session, DeletePlan(plan.context, tuple(done), plan.propagation))
 
 
-async def _report_leftovers(console: Console, plan: DeletePlan) -> None:
+async def _report_leftovers(console: BaseConsole, session: Session, plan: DeletePlan) -> None:
     import asyncio
 
     from tui.jobs.leftovers import find_leftovers, is_over, leftover_lines
 
     clock = asyncio.get_running_loop().time
     began_s = clock()
-    cluster_feed = console.cluster_feed
-    while cluster_feed is not None and console.cluster_feed is cluster_feed:
-        left = find_leftovers(plan, console.snapshot, cluster_feed.pods)
+    while console.session is session:
+        left = find_leftovers(plan, console.snapshot, session.mirror.pods)
         waited_s = clock() - began_s
         if is_over(left, waited_s):
             are_gone = all(each.is_gone for each in left)
@@ -176,17 +177,17 @@ async def _report_leftovers(console: Console, plan: DeletePlan) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-def suspend(console: Console, request: ActionRequest) -> None:
+def suspend(console: BaseConsole, request: ActionRequest) -> None:
     """Suspend jobs after confirmation."""
     _confirm_suspend(console, request, is_suspended=True)
 
 
-def resume(console: Console, request: ActionRequest) -> None:
+def resume(console: BaseConsole, request: ActionRequest) -> None:
     """Resume suspended jobs after confirmation."""
     _confirm_suspend(console, request, is_suspended=False)
 
 
-def _confirm_suspend(console: Console, request: ActionRequest, *, is_suspended: bool) -> None:
+def _confirm_suspend(console: BaseConsole, request: ActionRequest, *, is_suspended: bool) -> None:
     if (target := console.target_job(request)) is None:
         return
     jobs = [job for ref in console.target_jobs(request) if (job := console.snapshot.job(ref)) is not None]
@@ -198,13 +199,13 @@ def _confirm_suspend(console: Console, request: ActionRequest, *, is_suspended: 
 
     def answered(answer: str | None) -> None:
         if answer == "do":
-            console.begin(_suspend, target[0], plan.jobs, is_suspended, group="suspend")
+            console.begin(_suspend, target[0].client, plan.jobs, is_suspended, group="suspend")
 
     verb = "Suspend" if is_suspended else "Resume"
     console.push_screen(ConfirmScreen(plan.question, "\n".join(plan.lines), verb), answered)
 
 
-async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_suspended: bool) -> None:
+async def _suspend(console: BaseConsole, client: Client, jobs: Iterable[Job], is_suspended: bool) -> None:
     from k8s.jobs.modify import suspend_job
 
     async def do(job: Job) -> None:
@@ -214,7 +215,7 @@ async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_sus
 
 
 async def _each(
-    console: Console, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
+    console: BaseConsole, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
 ) -> list[Job]:
     def fail(_job: Job, error: KubeError) -> None:
         console.record_refusal(error)

@@ -11,13 +11,12 @@ from k8s.kinds import JobRef
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.actions import Functions
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
 
 if TYPE_CHECKING:
-    from k8s.client.client import Client
-    from tui.app import Console
+    from tui.session import Session
 
 # Objects other than jobs that have a YAML view, by the word before the slash.
 READABLE: Mapping[str, Resource] = {
@@ -31,7 +30,7 @@ READABLE: Mapping[str, Resource] = {
 }
 
 
-def jobs(console: Console, request: ActionRequest) -> None:
+def jobs(console: BaseConsole, request: ActionRequest) -> None:
     """Show the jobs, of a namespace, or filtered, or of the kind whose name was typed.
 
     `:job NAME` opens one.
@@ -51,7 +50,7 @@ def jobs(console: Console, request: ActionRequest) -> None:
         _show_jobs(console, argument, kind)
 
 
-async def _show_jobs_of(console: Console, name: str, kind: str) -> None:
+async def _show_jobs_of(console: BaseConsole, name: str, kind: str) -> None:
     """Show the jobs of a namespace; if none has this name, those that match it as a filter."""
     from tui.actions.context import find_namespace, show_namespace
 
@@ -65,18 +64,18 @@ async def _show_jobs_of(console: Console, name: str, kind: str) -> None:
         view.filter_text = kind
 
 
-def _show_jobs(console: Console, argument: str, kind: str) -> None:
+def _show_jobs(console: BaseConsole, argument: str, kind: str) -> None:
     is_all = argument == "all"
     console.views.switch(Route("jobs", argument if is_all else ""), JobsView())
     _filter(console, f"{kind} {'' if is_all else argument.removeprefix('/')}".strip())
 
 
-def _filter(console: Console, argument: str) -> None:
+def _filter(console: BaseConsole, argument: str) -> None:
     if argument and (view := console.views.current) is not None:
         view.filter_text = argument.removeprefix("/")
 
 
-def nodes(console: Console, request: ActionRequest) -> None:
+def nodes(console: BaseConsole, request: ActionRequest) -> None:
     """Show the list of nodes, with the cursor on the node of the current view if it has one."""
     from tui.screens.lists.nodes import NodesView
 
@@ -87,7 +86,7 @@ def nodes(console: Console, request: ActionRequest) -> None:
     show(Route("nodes", argument), NodesView(argument))
 
 
-def users(console: Console, request: ActionRequest) -> None:
+def users(console: BaseConsole, request: ActionRequest) -> None:
     """Show the GPUs that each user's jobs hold, request and leave idle."""
     from tui.screens.lists.users import UsersView
 
@@ -95,16 +94,15 @@ def users(console: Console, request: ActionRequest) -> None:
     _filter(console, request.argument)
 
 
-def pods(console: Console, request: ActionRequest) -> None:
+def pods(console: BaseConsole, request: ActionRequest) -> None:
     """Show the pods of jobs."""
     from tui.screens.lists.pods import PodsView
 
-    view = PodsView(lambda: console.cluster_feed.pods if console.cluster_feed is not None else {})
-    console.views.switch(Route("pods"), view)
+    console.views.switch(Route("pods"), PodsView())
     _filter(console, request.argument)
 
 
-def usage(console: Console, request: ActionRequest) -> None:
+def usage(console: BaseConsole, request: ActionRequest) -> None:
     """Show the GPU usage of each rank of a job, and the usage of its pods."""
     from tui.screens.job.usage import UsageView
 
@@ -112,29 +110,29 @@ def usage(console: Console, request: ActionRequest) -> None:
         console.views.show(Route("usage", job=target[1]), UsageView(target[1]))
 
 
-def events(console: Console, request: ActionRequest) -> None:
+def events(console: BaseConsole, request: ActionRequest) -> None:
     """Show the events of the cluster."""
     from tui.screens.lists.events import EventsView
 
-    console.views.switch(Route("events"), EventsView(lambda: console.cluster_feed))
+    console.views.switch(Route("events"), EventsView())
     _filter(console, request.argument)
 
 
-def volumes(console: Console, request: ActionRequest) -> None:
+def volumes(console: BaseConsole, request: ActionRequest) -> None:
     """Show the volume claims."""
     from tui.screens.lists.volumes import VolumesView
 
-    console.views.switch(Route("volumes"), VolumesView(lambda: console.cluster_feed))
+    console.views.switch(Route("volumes"), VolumesView())
     _filter(console, request.argument)
 
 
-def next_view(console: Console, request: ActionRequest) -> None:
+def next_view(console: BaseConsole, request: ActionRequest) -> None:
     """Show the next list in `tab` order."""
     if (view := console.views.current) is not None:
         console.post_message(ActionRequest(view.VIEW.next_view or "jobs"))
 
 
-def node_gpus(console: Console, request: ActionRequest) -> None:
+def node_gpus(console: BaseConsole, request: ActionRequest) -> None:
     """Show the holders of a node's GPUs."""
     from tui.screens.lists.node_gpus import NodeGpusView
 
@@ -142,30 +140,28 @@ def node_gpus(console: Console, request: ActionRequest) -> None:
         console.views.show(Route("node_gpus", node), NodeGpusView(node))
 
 
-def volume(console: Console, request: ActionRequest) -> None:
+def volume(console: BaseConsole, request: ActionRequest) -> None:
     """Show one volume claim, `NAMESPACE/NAME`, and the pods that use it."""
     from tui.feeds.volume_claims import describe
     from tui.screens.documents.text import TextView
 
     claim = request.argument or request.selected
     namespace, _, name = claim.partition("/")
-    if claim and (client := console.client) is not None:
-        view = TextView(f"Volumes › {name}", lambda: describe(client, namespace, name))
+    if claim and (session := console.session) is not None:
+        view = TextView(f"Volumes › {name}", lambda: describe(session.client, namespace, name))
         console.views.show(Route("volume", claim), view)
 
 
-def open_job(console: Console, request: ActionRequest) -> None:
+def open_job(console: BaseConsole, request: ActionRequest) -> None:
     """Show one job."""
     from tui.screens.job.job import JobView
 
-    if (target := console.target_job(request)) and (feed := console.cluster_feed) is not None:
-        view = JobView(*target, probe=feed.probe, pods=lambda: feed.pods)
-        console.views.show(Route("open_job", job=target[1]), view)
-        if console.notifier is not None:
-            console.notifier.mark_job_seen(console.snapshot.context, target[1])
+    if target := console.target_job(request):
+        console.views.show(Route("open_job", job=target[1]), JobView(*target))
+        console.mark_job_seen(console.snapshot.context, target[1])
 
 
-def job_events(console: Console, request: ActionRequest) -> None:
+def job_events(console: BaseConsole, request: ActionRequest) -> None:
     """Show one job, with its events first."""
     from tui.screens.job.job import JobView
 
@@ -174,31 +170,33 @@ def job_events(console: Console, request: ActionRequest) -> None:
         view.call_after_refresh(view.show_events)
 
 
-def logs(console: Console, request: ActionRequest) -> None:
+def logs(console: BaseConsole, request: ActionRequest) -> None:
     """Show the logs of a job, starting with the selected instance."""
     _show_logs(console, request, is_previous=False)
 
 
-def previous_logs(console: Console, request: ActionRequest) -> None:
+def previous_logs(console: BaseConsole, request: ActionRequest) -> None:
     """Show the logs of an instance from before its last restart."""
     _show_logs(console, request, is_previous=True)
 
 
-def _show_logs(console: Console, request: ActionRequest, *, is_previous: bool) -> None:
+def _show_logs(console: BaseConsole, request: ActionRequest, *, is_previous: bool) -> None:
     from tui.screens.job.logs import LogsScreen
 
     if target := console.target_job(request):
+        session, ref = target
         screen = LogsScreen(
-            *target,
+            session.client,
+            ref,
             instance=request.instance,
             is_previous=is_previous,
             folder=console.context.log_folder,
         )
         name = "previous_logs" if is_previous else "logs"
-        console.views.show(Route(name, job=target[1], instance=request.instance), screen)
+        console.views.show(Route(name, job=ref, instance=request.instance), screen)
 
 
-def curves(console: Console, request: ActionRequest) -> None:
+def curves(console: BaseConsole, request: ActionRequest) -> None:
     """Show the curves of a job, or of several over each other."""
     from tui.feeds.curve_feed import CurveFeed
     from tui.runs.overlay import MOST_RUNS
@@ -220,8 +218,8 @@ def curves(console: Console, request: ActionRequest) -> None:
             title=f"{len(refs)} jobs are chosen; one chart shows up to {MOST_RUNS}.",
             severity="warning",
         )
-    elif refs and (client := console.require_client()) is not None:
-        feeds = [CurveFeed(client, ref, partial(current, ref)) for ref in refs]
+    elif refs and (session := console.require_session()) is not None:
+        feeds = [CurveFeed(session.client, ref, partial(current, ref)) for ref in refs]
         route = Route("curves", job=refs[0], jobs=tuple(refs) if len(refs) > 1 else ())
         console.views.show(route, CurvesView(refs, feeds, console.options.alerts))
     if missing:
@@ -232,7 +230,7 @@ def curves(console: Console, request: ActionRequest) -> None:
         )
 
 
-def folder(console: Console, request: ActionRequest) -> None:
+def folder(console: BaseConsole, request: ActionRequest) -> None:
     """Read the curves that are shown from another folder in the pod; without a path, search for one."""
     from tui.screens.job.curves import CurvesView
 
@@ -244,7 +242,7 @@ def folder(console: Console, request: ActionRequest) -> None:
         view.choose_folder(request.argument)
 
 
-def yaml(console: Console, request: ActionRequest) -> None:
+def yaml(console: BaseConsole, request: ActionRequest) -> None:
     """Show an object as YAML: the one named or selected as `pod/NAME`, or else the job."""
     name = request.argument or request.selected
     if "/" not in name:
@@ -254,67 +252,67 @@ def yaml(console: Console, request: ActionRequest) -> None:
     resource = READABLE.get(kind.strip().lower())
     if resource is None:
         console.notify(f"Available kinds: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
-    elif (feed := console.cluster_feed) is not None:
+    elif (session := console.session) is not None:
         job = next(iter(request.targets), None)
-        namespace = job.namespace if job else feed.namespace or feed.client.config.namespace
+        namespace = job.namespace if job else session.namespace
         heading = f"{job.name} › " if job else ""
         heading = f"Jobs › {heading}{resource.kind} {name.strip()} › YAML"
         route = Route("yaml", f"{kind}/{name}", job)
-        _show_yaml(console, route, heading, feed.client, resource, name.strip(), namespace)
+        _show_yaml(console, route, heading, session, resource, name.strip(), namespace)
 
 
-def job_yaml(console: Console, request: ActionRequest) -> None:
+def job_yaml(console: BaseConsole, request: ActionRequest) -> None:
     """Show the job's object as YAML."""
     from k8s.jobs.create import resource_of
 
     if target := console.target_job(request):
-        client, ref = target
+        session, ref = target
         route = Route("job_yaml", job=ref)
-        _show_yaml(console, route, _heading(ref, "YAML"), client, resource_of(ref), ref.name, ref.namespace)
+        _show_yaml(console, route, _heading(ref, "YAML"), session, resource_of(ref), ref.name, ref.namespace)
 
 
 def _show_yaml(
-    console: Console,
+    console: BaseConsole,
     route: Route,
     heading: str,
-    client: Client,
+    session: Session,
     resource: Resource,
     name: str,
     namespace: str,
 ) -> None:
     from tui.screens.documents.yaml import YamlScreen
 
-    probe = console.cluster_feed.probe if console.cluster_feed is not None else None
     place = namespace if resource.is_namespaced else ""
-    console.views.show(route, YamlScreen(heading, client, resource, name, place, probe=probe))
+    view = YamlScreen(heading, session.client, resource, name, place, probe=session.mirror.probe)
+    console.views.show(route, view)
 
 
-def why(console: Console, request: ActionRequest) -> None:
+def why(console: BaseConsole, request: ActionRequest) -> None:
     """Explain the state of a job, with the evidence."""
     _explain(console, request, "why")
 
 
-def diagnose(console: Console, request: ActionRequest) -> None:
+def diagnose(console: BaseConsole, request: ActionRequest) -> None:
     """Report which rank of a failed job failed first, or what each rank of a running job does."""
     _explain(console, request, "diagnose")
 
 
-def _explain(console: Console, request: ActionRequest, action: str) -> None:
+def _explain(console: BaseConsole, request: ActionRequest, action: str) -> None:
     from k8s.diagnosis.failures import CAUSES
     from k8s.diagnosis.gather import answer_why
     from k8s.diagnosis.stacks import inspect_ranks
     from tui.screens.documents.text import TextView
 
     if target := console.target_job(request):
-        client, ref = target
+        session, ref = target
+        client, causes = session.client, session.reasons.causes or CAUSES
 
         async def fetch() -> str:
             job = console.snapshot.job(ref)
             if job is None:
                 return f"There is no {ref.kind} {ref.name} any more."
-            answer = await answer_why(client, job, console.snapshot, causes=console.causes or CAUSES)
-            if console.telemetry_feed is not None:
-                answer = await console.telemetry_feed.explain(job, answer)
+            answer = await answer_why(client, job, console.snapshot, causes=causes)
+            answer = await session.telemetry.explain(job, answer)
             if action != "diagnose" or job.status != "Running":
                 return answer.as_text(console.advice)
             report = await inspect_ranks(client, job)

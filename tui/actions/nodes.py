@@ -7,32 +7,31 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import sanitize
-from tui.actions import Functions
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.lists import NODE_GPUS
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
-    from tui.app import Console
 
 
-def gpu_links(console: Console, request: ActionRequest) -> None:
+def gpu_links(console: BaseConsole, request: ActionRequest) -> None:
     """Show the links between the GPUs of a node."""
     from k8s.topology.gpu_links import fetch_links
     from tui.screens.documents.text import TextView
     from tui.text.gpu_links import link_lines, place_line, schedule_line, version_fields
 
     name = _node_name(console, request)
-    if not name or (client := console.require_client()) is None:
+    if not name or (session := console.require_session()) is None:
         return
 
     async def fetch() -> str:
         node = _node(console, name)
         if node is None:
             return f"There is no node {name} any more."
-        matrix = await fetch_links(client, node, console.snapshot.namespace or client.config.namespace)
-        console.gpu_links[name] = matrix
+        matrix = await fetch_links(session.client, node, session.namespace)
+        session.links[name] = matrix
         known = filter(None, (place_line(node), schedule_line(node)))
         versions = (f"{title} {version}" for title, version in version_fields(node) if version)
         return "\n".join((*link_lines(node, matrix), "", *known, *versions)).rstrip()
@@ -41,25 +40,25 @@ def gpu_links(console: Console, request: ActionRequest) -> None:
     console.views.show(Route("gpu_links", name), view)
 
 
-def gpu_schedule(console: Console, request: ActionRequest) -> None:
+def gpu_schedule(console: BaseConsole, request: ActionRequest) -> None:
     """Toggle topology-aware GPU scheduling on a node after confirmation."""
     from k8s.topology.ack import TOPOLOGY, describe_schedule, other_schedule
 
     name = _node_name(console, request)
-    if (client := console.require_client()) is None or (node := _node(console, name)) is None:
+    if (session := console.require_session()) is None or (node := _node(console, name)) is None:
         return
     value = other_schedule(node)
 
     def answered(answer: str | None) -> None:
         if answer == "do":
-            console.begin(_gpu_schedule, client, name, value, group="gpu_schedule")
+            console.begin(_gpu_schedule, session.client, name, value, group="gpu_schedule")
 
     how = "by the links between them" if value == TOPOLOGY else "as usual again"
     question = f"Give the GPUs of {sanitize(name)} {how}?"
     console.push_screen(ConfirmScreen(question, "\n".join(describe_schedule(node, value)), "Label"), answered)
 
 
-async def _gpu_schedule(console: Console, client: Client, node: str, value: str) -> None:
+async def _gpu_schedule(console: BaseConsole, client: Client, node: str, value: str) -> None:
     from k8s.topology.ack import SCHEDULE_LABEL, set_schedule
 
     try:
@@ -71,13 +70,13 @@ async def _gpu_schedule(console: Console, client: Client, node: str, value: str)
         console.notify(f"Node {node} is labelled {SCHEDULE_LABEL}={value}.")
 
 
-def _node_name(console: Console, request: ActionRequest) -> str:
+def _node_name(console: BaseConsole, request: ActionRequest) -> str:
     view = console.views.current
     shown = view.route.argument if view is not None and view.route and view.VIEW is NODE_GPUS else ""
     return request.argument or request.selected or shown
 
 
-def _node(console: Console, name: str) -> NodeRow | None:
+def _node(console: BaseConsole, name: str) -> NodeRow | None:
     return next((node for node in console.snapshot.nodes if node.name == name), None)
 
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize
-from tui.actions import Functions
 from tui.actions.context import show_namespace
 from tui.jobs.hooks import HookRunner
 from tui.jobs.notices import WORDS, JobNotice, NoticeLog
 from tui.keys import EVERYWHERE
 from tui.options import NoticeEvent
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.tables.notices import LOOKS, counter
 from tui.terminal.notification import notification
 from tui.text.format import Clock, age
-
-if TYPE_CHECKING:
-    from tui.app import Console
 
 # Notices within this time share a toast; the cause of a failure is usually found by then.
 TOGETHER_S = 2.0
@@ -39,7 +35,7 @@ RECENT_S = 60.0
 class Notifier:
     """Finds and reports notices of one console."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: BaseConsole) -> None:
         self.log = NoticeLog(console.options.notify)
         self._console = console
         self._options = console.options.notify
@@ -70,13 +66,13 @@ class Notifier:
             self._console.unseen = counter(self.log.unseen())
 
     def _is_unexplained(self, notice: JobNotice) -> bool:
-        feed, reasons = self._console.cluster_feed, self._console.reasons
+        session = self._console.session
         age_s = (Clock.ahead(self._console.snapshot.clock_offset_s).now - notice.at).total_seconds()
         is_new_failure = notice.is_mine and notice.event is NoticeEvent.FAILED and age_s < EXPLAIN_S
-        if feed is None or reasons is None or not is_new_failure:
+        if session is None or not is_new_failure:
             return False
-        job = next((each for each in feed.all_jobs if each.uid == notice.uid), None)
-        return job is not None and not reasons.has_read(job)
+        job = next((each for each in session.mirror.all_jobs if each.uid == notice.uid), None)
+        return job is not None and not session.reasons.has_read(job)
 
     def _flush(self) -> None:
         self._timer = None
@@ -100,7 +96,7 @@ class Notifier:
         for each in mine if self._options.exec else ():
             self._console.begin(self._run_hook, each.facts(self._console.snapshot.user), group="hooks")
 
-    async def _run_hook(self, _console: Console, facts: dict[str, object]) -> None:
+    async def _run_hook(self, _console: BaseConsole, facts: dict[str, object]) -> None:
         await self._hooks.run(facts)
 
     def _summary(self, notices: list[JobNotice]) -> tuple[str, list[str]]:
@@ -139,22 +135,22 @@ class Notifier:
         )
 
 
-def notices(console: Console, request: ActionRequest) -> None:
+def notices(console: BaseConsole, request: ActionRequest) -> None:
     """List the notices of this session."""
     from tui.screens.lists.notices import NoticesView
 
     console.views.show(Route("notices"), NoticesView())
 
 
-def open_notice(console: Console, request: ActionRequest) -> None:
+def open_notice(console: BaseConsole, request: ActionRequest) -> None:
     """Open the job of the selected notice, or else of the newest unseen one; list them if there is none."""
     unseen = [each for each in console.notices if not each.is_seen]
     selected = [each for each in console.notices if each.key == request.selected]
-    if not (selected or unseen) or console.notifier is None:
+    if not (selected or unseen):
         notices(console, request)
         return
     notice = (selected or unseen)[0]
-    console.notifier.mark_job_seen(notice.context, notice.job)
+    console.mark_job_seen(notice.context, notice.job)
     if notice.context != console.snapshot.context:
         advice = f"To open it, first switch to its cluster: :ctx {sanitize(notice.context)}"
         console.notify(advice, title="The job is in another cluster.", severity="warning")

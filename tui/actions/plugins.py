@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from textual.notifications import SeverityLevel
 
@@ -21,13 +20,11 @@ from k8s.text.home import expand_home
 from k8s.text.sanitize import log_text, sanitize, sanitize_lines
 from tui.files.plugins_file import Plugin
 from tui.jobs.instances import find_container, find_instance
+from tui.screens.base.console import BaseConsole
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import View
 from tui.terminal.pod_shell import exit_text, handed_over, run_program
 from tui.widgets.table.table import Table
-
-if TYPE_CHECKING:
-    from tui.app import Console
 
 _VARIABLE = re.compile(r"\$(?:(!?)([A-Z][A-Z0-9_-]*)|\{(!?)([A-Z][\w%/:() -]*)\})")
 # Variables of any row; without a value here they are refused, others are left to the program.
@@ -80,7 +77,7 @@ class Refused(Exception):
     """A variable has no value, or one that must not be used; the message says why."""
 
 
-def run_plugin(console: Console, request: ActionRequest) -> None:
+def run_plugin(console: BaseConsole, request: ActionRequest) -> None:
     """Run a plugin on the selected row, after a confirmation if it wants one."""
     actions = console.context.actions
     plugin = actions.find(request.name) or actions.find_command(request.name)
@@ -164,12 +161,12 @@ def _value(match: re.Match[str], facts: Mapping[str, str], is_code: bool, may_ru
     return value + rest
 
 
-def _facts(console: Console, view: View, argv: Sequence[str]) -> dict[str, str]:
+def _facts(console: BaseConsole, view: View, argv: Sequence[str]) -> dict[str, str]:
     snapshot, ref = console.snapshot, view.current_job()
     selected = "" if view.VIEW.name in ("jobs", "notices") else view.selected_object()
     folder, _, name = selected.rpartition("/")
-    kubeconfig = console.kubeconfig or os.environ.get("KUBECONFIG") or str(expand_home("~/.kube/config"))
-    config = console.client.config if console.client is not None else None
+    kubeconfig = _kubeconfig(console) or os.environ.get("KUBECONFIG") or str(expand_home("~/.kube/config"))
+    config = console.session.client.config if console.session is not None else None
     facts = {
         "CONTEXT": snapshot.context,
         "USER": config.user if config is not None else snapshot.user,
@@ -183,7 +180,7 @@ def _facts(console: Console, view: View, argv: Sequence[str]) -> dict[str, str]:
     if any("CLUSTER" in word for word in argv):
         from k8s.client.auth.kubeconfig import read_kubeconfig
 
-        facts["CLUSTER"] = read_kubeconfig(console.kubeconfig).resolve(snapshot.context).context.cluster
+        facts["CLUSTER"] = read_kubeconfig(_kubeconfig(console)).resolve(snapshot.context).context.cluster
     if ref is not None:
         group, _, version = ref.api_version.rpartition("/")
         facts |= {"NAME": ref.name, "RESOURCE_GROUP": group, "RESOURCE_VERSION": version}
@@ -209,9 +206,15 @@ def _facts(console: Console, view: View, argv: Sequence[str]) -> dict[str, str]:
     return facts
 
 
-async def _run(console: Console, plugin: Plugin, argv: list[str]) -> None:
+def _kubeconfig(console: BaseConsole) -> str:
+    # The sandbox's is among the options of the session only.
+    return (console.options if console.session is None else console.session.options).kubeconfig
+
+
+async def _run(console: BaseConsole, plugin: Plugin, argv: list[str]) -> None:
     # For kubectl and the like: the cluster of the console.
-    env = {**os.environ, **({"KUBECONFIG": console.kubeconfig} if console.kubeconfig else {})}
+    path = _kubeconfig(console)
+    env = {**os.environ, **({"KUBECONFIG": path} if path else {})}
     try:
         if plugin.shows_output or plugin.runs_in_background:
             console.notify(f"Running {plugin.title}…")
@@ -243,7 +246,7 @@ def _notice(text: str) -> str:
     return sanitize_lines(text.strip())[:_MOST_NOTICE]
 
 
-def _show_output(console: Console, plugin: Plugin, number: str) -> None:
+def _show_output(console: BaseConsole, plugin: Plugin, number: str) -> None:
     from tui.screens.documents.text import TextView
 
     async def read() -> str:

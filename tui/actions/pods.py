@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
-from tui.actions import Functions
 from tui.jobs.instances import find_container, find_instance
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
-    from tui.app import Console
 
 TOLD_S = 60.0
 
 
-def shell(console: Console, request: ActionRequest) -> None:
+def shell(console: BaseConsole, request: ActionRequest) -> None:
     """Suspend the console and run a shell in one of a job's pods."""
     if (target := console.target_job(request)) and (job := console.snapshot.job(target[1])):
-        console.begin(_shell, target[0], job, request.instance, group="shell", exclusive=True)
+        console.begin(_shell, target[0].client, job, request.instance, group="shell", exclusive=True)
 
 
-async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
+async def _shell(console: BaseConsole, client: Client, job: Job, name: str) -> None:
     from tui.terminal.pod_shell import LEFT, handed_over, run_shell
 
     try:
@@ -42,13 +41,13 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
         console.notify(f"Shell in {instance.name} of {job.ref.name} {ended}.")
 
 
-def reader(console: Console, request: ActionRequest) -> None:
+def reader(console: BaseConsole, request: ActionRequest) -> None:
     """Show the curves of a job from its volume, through a pod that is created for it."""
     if target := console.target_job(request):
-        console.begin(_read_volume, *target, group="reader", exclusive=True)
+        console.begin(_read_volume, target[0].client, target[1], group="reader", exclusive=True)
 
 
-async def _read_volume(console: Console, client: Client, ref: JobRef) -> None:
+async def _read_volume(console: BaseConsole, client: Client, ref: JobRef) -> None:
     from k8s.text.yaml_writer import to_yaml
     from tui.feeds.curve_feed import CurveFeed
     from tui.screens.dialogs.confirm import ConfirmScreen
@@ -71,18 +70,18 @@ async def _read_volume(console: Console, client: Client, ref: JobRef) -> None:
         )
 
 
-def port_forward(console: Console, request: ActionRequest) -> None:
+def port_forward(console: BaseConsole, request: ActionRequest) -> None:
     """Toggle a job's TensorBoard on this machine: its own, forwarded, or one that is started here."""
     if target := console.target_job(request):
-        client, ref = target
+        session, ref = target
         if ref in console.forwards:
             console.forwards.pop(ref).cancel()
             console.notify(f"Closed the TensorBoard of {ref.name}.")
         elif job := console.snapshot.job(ref):
-            console.forwards[ref] = console.begin(_forward, client, job, group="forward")
+            console.forwards[ref] = console.begin(_forward, session.client, job, group="forward")
 
 
-async def _forward(console: Console, client: Client, job: Job) -> None:
+async def _forward(console: BaseConsole, client: Client, job: Job) -> None:
     from k8s.jobs.port_forward import Forward
     from k8s.jobs.port_forward import forward as open_forward
     from k8s.jobs.tensorboard import find_tensorboard

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.actions import Functions
 from tui.runs.record import RunRecord, with_past
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
-
-if TYPE_CHECKING:
-    from tui.app import Console
 
 # Concurrent reads of jobs.
 MOST_AT_ONCE = 4
 
 
-def runs(console: Console, request: ActionRequest) -> None:
+def runs(console: BaseConsole, request: ActionRequest) -> None:
     """Show the past runs."""
     from tui.screens.lists.runs import RunsView
 
@@ -29,7 +25,7 @@ def runs(console: Console, request: ActionRequest) -> None:
         view.filter_text = request.argument.removeprefix("/")
 
 
-def open_run(console: Console, request: ActionRequest) -> None:
+def open_run(console: BaseConsole, request: ActionRequest) -> None:
     """Show everything in the record of a run."""
     from tui.screens.documents.text import TextView
     from tui.tables.runs import run_text
@@ -43,7 +39,7 @@ def open_run(console: Console, request: ActionRequest) -> None:
         console.views.show(Route("open_run", uid), TextView(f"Past runs › {found.name}", fetch))
 
 
-def compare(console: Console, request: ActionRequest) -> None:
+def compare(console: BaseConsole, request: ActionRequest) -> None:
     """Compare jobs and past runs, by name or UID: the settings that differ, and values."""
     from tui.screens.lists.compare import CompareView
 
@@ -69,21 +65,19 @@ def compare(console: Console, request: ActionRequest) -> None:
         console.views.show(Route("compare", names), view)
 
 
-async def _read(console: Console, chosen: Sequence[Job | RunRecord]) -> list[RunRecord]:
-    from tui.feeds.run_feed import NodesAndPods, read_run
+async def _read(console: BaseConsole, chosen: Sequence[Job | RunRecord]) -> list[RunRecord]:
+    from tui.feeds.run_feed import read_run
 
-    client, feed, store = console.client, console.cluster_feed, console.context.runs
-    place = NodesAndPods(console.snapshot.nodes, feed.pods if feed is not None else {})
-
+    session, store = console.session, console.context.runs
     slots = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def read(each: Job | RunRecord) -> RunRecord:
         if isinstance(each, RunRecord):
             return each
-        if client is None:
+        if session is None:
             return store.get(each.uid) or RunRecord(each.uid, each.ref.name)
         async with slots:
-            return with_past(await read_run(client, each, place), store.get(each.uid))
+            return with_past(await read_run(session.client, each, session.place), store.get(each.uid))
 
     return list(await asyncio.gather(*map(read, chosen)))
 

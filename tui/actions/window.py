@@ -1,21 +1,19 @@
-"""Actions on the console itself: theme, help, navigation back, exit."""
+"""Actions on the console itself: theme, help, facts, navigation back, exit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import themes
-from tui.actions import Functions
+from k8s.snapshot import ClusterSnapshot
+from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.lists.jobs import JobsView
 
-if TYPE_CHECKING:
-    from tui.app import Console
 
-
-def theme(console: Console, request: ActionRequest) -> None:
+def theme(console: BaseConsole, request: ActionRequest) -> None:
     """Apply the named theme for this session; without a name, open the theme picker."""
     if not request.argument:
         from tui.files.stored_choices import store_theme
@@ -31,7 +29,7 @@ def theme(console: Console, request: ActionRequest) -> None:
         console.notify(f"Available: {names}.", title=f"No theme {request.argument!r}.", markup=False)
 
 
-def back(console: Console, request: ActionRequest) -> None:
+def back(console: BaseConsole, request: ActionRequest) -> None:
     """Undo a step inside the view, or return to the previous view."""
     view = console.views.current
     if view is None or view.step_back():
@@ -42,7 +40,7 @@ def back(console: Console, request: ActionRequest) -> None:
         console.post_message(ActionRequest("jobs"))
 
 
-def last_view(console: Console, request: ActionRequest) -> None:
+def last_view(console: BaseConsole, request: ActionRequest) -> None:
     """Toggle between the two most recent views."""
     if console.views.previous is None:
         console.notify("No previous view yet.", markup=False)
@@ -50,24 +48,24 @@ def last_view(console: Console, request: ActionRequest) -> None:
         console.post_message(console.views.previous.request())
 
 
-def history_back(console: Console, request: ActionRequest) -> None:
+def history_back(console: BaseConsole, request: ActionRequest) -> None:
     """Show the view before this one in the history."""
     _step(console, -1, "No earlier view.")
 
 
-def history_forward(console: Console, request: ActionRequest) -> None:
+def history_forward(console: BaseConsole, request: ActionRequest) -> None:
     """Show the view after this one in the history."""
     _step(console, 1, "No later view.")
 
 
-def _step(console: Console, by: int, none_there: str) -> None:
+def _step(console: BaseConsole, by: int, none_there: str) -> None:
     if (route := console.views.step_history(by)) is None:
         console.notify(none_there)
     else:
         console.post_message(route.request())
 
 
-def quit_or_back(console: Console, request: ActionRequest) -> None:
+def quit_or_back(console: BaseConsole, request: ActionRequest) -> None:
     """Go back; at home ask whether to quit."""
     view = console.views.current
     if console.views.is_deep:
@@ -84,12 +82,12 @@ def quit_or_back(console: Console, request: ActionRequest) -> None:
     console.push_screen(ConfirmScreen("Quit gpuconsole?", "Jobs keep running.", "Quit"), answered)
 
 
-def leave(console: Console, request: ActionRequest) -> None:
+def leave(console: BaseConsole, request: ActionRequest) -> None:
     """Quit the console."""
     console.leave(0)
 
 
-def show_help(console: Console, request: ActionRequest) -> None:
+def show_help(console: BaseConsole, request: ActionRequest) -> None:
     """Show the keys of the focused view, or the named chapter of the manual."""
     from tui.screens.dialogs.help import HelpScreen
 
@@ -101,7 +99,7 @@ def show_help(console: Console, request: ActionRequest) -> None:
         console.push_screen(HelpScreen("This view", view.keys, console.context, view.refused))
 
 
-def _show_chapter(console: Console, word: str) -> None:
+def _show_chapter(console: BaseConsole, word: str) -> None:
     from tui.manual import TOPICS, chapter_text, find_topic
     from tui.screens.documents.text import TextView
 
@@ -116,7 +114,7 @@ def _show_chapter(console: Console, word: str) -> None:
     console.views.show(Route("help", topic), TextView(f"Manual: {topic}", read))
 
 
-def palette(console: Console, request: ActionRequest) -> None:
+def palette(console: BaseConsole, request: ActionRequest) -> None:
     """Open the command palette."""
     from textual.command import CommandPalette
 
@@ -125,7 +123,7 @@ def palette(console: Console, request: ActionRequest) -> None:
     console.push_screen(CommandPalette([ActionProvider], placeholder="Search actions"))
 
 
-def aliases(console: Console, request: ActionRequest) -> None:
+def aliases(console: BaseConsole, request: ActionRequest) -> None:
     """List the `:` commands with their aliases, and the names of job kinds."""
     from tui.jobs.kind_words import words_by_kind
     from tui.screens.documents.text import TextView
@@ -145,12 +143,47 @@ def aliases(console: Console, request: ActionRequest) -> None:
     console.views.show(Route("aliases"), TextView("Commands", read))
 
 
+def info(console: BaseConsole, request: ActionRequest) -> None:
+    """Show what `gpuconsole info` prints."""
+    from tui.feeds.info import info_text, read_info, runs_text
+    from tui.screens.documents.text import TextView
+
+    async def read() -> str:
+        snapshot, session = console.snapshot, console.session
+        own = session.client.config.namespace if session is not None else ""
+        namespace = snapshot.namespace or own or "default"
+        found = await read_info(
+            console.options,
+            session.client if session is not None else None,
+            "" if session is not None else snapshot.stale or "There is no cluster yet.",
+            namespace=namespace,
+            review=None if session is None else lambda need: session.permissions.ask(need, namespace),
+        )
+        if console.plugins is not None:
+            found["files"]["plugins not used"] = ", ".join(console.plugins.unused)
+        return info_text(found, runs_text(console.options), _about(snapshot))
+
+    console.views.show(Route("info"), TextView("Info", read))
+
+
+def _about(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+    yield "job kinds", ", ".join(dict.fromkeys(snapshot.kinds))
+    unreadable: dict[str, list[str]] = {}
+    for name, missing in snapshot.problems.items():
+        unreadable.setdefault(missing.shown, []).append(name)
+    for shown, names in unreadable.items():
+        yield f"only in {shown}" if shown else "not readable", ", ".join(names)
+    for missing in snapshot.unreadable:
+        yield "not understood", missing.words
+
+
 FUNCTIONS: Functions = {
     "aliases": aliases,
     "back": back,
     "help": show_help,
     "history_back": history_back,
     "history_forward": history_forward,
+    "info": info,
     "last_view": last_view,
     "quit": leave,
     "palette": palette,

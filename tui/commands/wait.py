@@ -105,10 +105,10 @@ class Wait:
         mirror = reasons.mirror
         async with AsyncExitStack() as stack:
             if self._condition == "silent":
-                life = LifeFeed(self.client, None, tuple, on_marks=mirror.publish_soon, read_s=self._read_s)
-                life.watch(self, lambda: [each.job for each in self if each.job is not None])
-                mirror.overlay = life.overlay
-                stack.callback(asyncio.create_task(life.run()).cancel)
+                feed = LifeFeed(self.client, None, tuple, on_marks=mirror.publish_soon, read_s=self._read_s)
+                feed.life.watch(self, lambda: [each.job for each in self if each.job is not None])
+                mirror.overlay = feed.overlay
+                stack.callback(asyncio.create_task(feed.run()).cancel)
             changes = watch_jobs(reasons, self, self._report_trouble)
             await stack.enter_async_context(aclosing(changes))
             async for _ in changes:

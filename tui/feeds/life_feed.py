@@ -29,6 +29,7 @@ from k8s.snapshot import CurveAlert, Job, Silence, Straggler
 from k8s.status import Status
 from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.life import Life
 from tui.feeds.run_feed import (
     Gpus,
     NodesAndPods,
@@ -38,7 +39,6 @@ from tui.feeds.run_feed import (
     is_gone,
     job_record,
     log_curves,
-    record_runs,
     with_alerts,
     with_end,
     with_log,
@@ -104,7 +104,7 @@ class _JobReads:
 class LifeFeed:
     """Signs of life and losses of the user's own and the visible running jobs.
 
-    Views show `values` and the jobs of `overlay`; only the feed's own task sends requests.
+    Views show the losses in `life` and the jobs of `overlay`; only the feed's own task sends requests.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class LifeFeed:
         permissions: Permissions | None,
         jobs: Callable[[], Sequence[Job]],
         *,
+        life: Life | None = None,
         runs: RunStore | None = None,
         place: Callable[[], NodesAndPods] = NodesAndPods,
         on_marks: Callable[[], None] = lambda: None,
@@ -122,18 +123,16 @@ class LifeFeed:
     ) -> None:
         """Prepare; no request is sent before `run`.
 
-        `jobs` returns all jobs, of which the user's own running ones are read. Without `permissions`, the
-        permission to read logs is not checked. Runs that end are recorded in `runs`; `place` returns the
-        nodes and pods of the cluster. `on_marks` is called when `overlay` returns something new.
+        `jobs` returns all jobs, of which the user's own running ones are read, besides the visible jobs of
+        `life`. Without `permissions`, the permission to read logs is not checked. Runs that end are recorded
+        in `runs`; `place` returns the nodes and pods of the cluster. `on_marks` is called when `overlay`
+        returns something new.
         """
-        self.values: dict[str, Sequence[float]] = {}
-        """Loss by job UID, the newest value last."""
-        self.curves: dict[str, ScalarCurve] = {}
-        """Full curves by job UID, for jobs with local event files."""
+        self.life = life or Life()
+        self.life.is_idle = self._is_idle
         self.client = client
         self.runs = runs or RunStore()
         self._place = place
-        self._views: dict[object, tuple[Callable[[], Iterable[Job]], Callable[[Job], None]]] = {}
         self._permissions = permissions
         self._jobs = jobs
         self._on_marks = on_marks
@@ -152,27 +151,9 @@ class LifeFeed:
         # A limiter of its own, so that many jobs cost the cluster no more than a few.
         self._limiter = RateLimiter(PER_S, BURST, reserve=0, background_delay_s=0)
 
-    def watch(
-        self,
-        view: object,
-        visible: Callable[[], Iterable[Job]],
-        on_values: Callable[[Job], None] = lambda _job: None,
-    ) -> None:
-        """Also read the jobs that a view shows until `leave`, and report new losses to it."""
-        self._views[view] = visible, on_values
-
-    def leave(self, view: object) -> None:
-        """Stop reading for a view."""
-        self._views.pop(view, None)
-
-    def _visible(self) -> list[Job]:
-        return [job for visible, _ in list(self._views.values()) for job in visible()]
-
-    @property
-    def is_idle(self) -> bool:
-        """Return True if every visible job was read once."""
+    def _is_idle(self) -> bool:
         self._next_chief()
-        found = (self._reads[job.uid] for job in self._visible() if job.uid in self._wanted)
+        found = (self._reads[job.uid] for job in self.life.visible_jobs if job.uid in self._wanted)
         return all(each.at_s > -math.inf and not each.is_busy for each in found)
 
     def overlay(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -236,14 +217,15 @@ class LifeFeed:
             if is_new and len(self._gone) < MAX_JOBS:  # more may go than can be looked for
                 self._gone[uid] = reads.job
                 reads.at_s = -math.inf
-        kept = {*uids, *self._gone, *(job.uid for job in self._visible())}
-        for by_uid in (self._reads, self.values, self.curves, self._marks, self._shown):
+        kept = {*uids, *self._gone, *(job.uid for job in self.life.visible_jobs)}
+        for by_uid in (self._reads, self.life.losses, self.life.curves, self._marks, self._shown):
             for uid in by_uid.keys() - kept:
                 del by_uid[uid]
 
     def _next_chief(self) -> _JobReads | None:
         self._update_jobs()
-        visible = [job for job in self._visible() if job.status is Status.RUNNING or job.status.is_final]
+        shown = self.life.visible_jobs
+        visible = [job for job in shown if job.status is Status.RUNNING or job.status.is_final]
         ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
         # Visible jobs first.
         wanted = {job.uid: job for job in (*ended, *self._own_running, *self._gone.values())}
@@ -254,10 +236,10 @@ class LifeFeed:
             if job.status.is_final and not reads.job.status.is_final:
                 reads.at_s = -math.inf  # to read its last loss
             reads.job = job
-        for shown in visible:
-            if shown.uid not in self._marks and shown.status.is_final and (run := self.runs.get(shown.uid)):
-                at_end = with_end(shown, run)
-                self._set_mark(shown.uid, (None, (), at_end.alerts, at_end.has_nan, ()))
+        for job in visible:
+            if job.uid not in self._marks and job.status.is_final and (run := self.runs.get(job.uid)):
+                at_end = with_end(job, run)
+                self._set_mark(job.uid, (None, (), at_end.alerts, at_end.has_nan, ()))
         self._wanted = wanted.keys()
         due_s = asyncio.get_running_loop().time() - self._read_s
         due = [each for uid in wanted if not (each := self._reads[uid]).is_busy and each.at_s <= due_s]
@@ -293,7 +275,7 @@ class LifeFeed:
                 self._marks[each.job.uid] = (*_ALIVE[:3], *self._marks[each.job.uid][3:])
                 self._on_marks()
         for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:
-            for by_uid in (self._reads, self.values, self.curves, self._marks, self._shown):
+            for by_uid in (self._reads, self.life.losses, self.life.curves, self._marks, self._shown):
                 by_uid.pop(old.job.uid, None)
 
     async def _read_next(self, reads: _JobReads, is_chief: bool, slots: asyncio.Semaphore) -> None:
@@ -359,15 +341,11 @@ class LifeFeed:
         return curves
 
     def _record_values(self, job: Job, values: Sequence[float]) -> None:
-        if values and values != self.values.get(job.uid):
+        if values and values != self.life.losses.get(job.uid):
             self._publish(job, values)
 
     def _publish(self, job: Job, values: Sequence[float]) -> None:
-        self.values.pop(job.uid, None)
-        if values:
-            self.values[job.uid] = values
-        for _, on_values in list(self._views.values()):
-            on_values(job)
+        self.life.set_loss(job, values)
 
     async def _read_other(self, reads: _JobReads) -> None:
         if others := targets_of(reads.ranks.apply(reads.job))[1:]:
@@ -387,7 +365,7 @@ class LifeFeed:
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
 
     def _judge(self, reads: _JobReads) -> None:
-        job, values = reads.job, self.values.get(reads.job.uid, ())
+        job, values = reads.job, self.life.losses.get(reads.job.uid, ())
         has_nan = AlertRule.NAN in self._rules and _is_broken(values)
         alerts = shown_alerts(reads.alerts)
         known = reads.liveness.with_restarts(reads.ranks.apply(job)).instances
@@ -450,10 +428,6 @@ class LifeFeed:
             found = with_values(found, curves, reads.files.events.texts())
         return found
 
-    async def record(self, jobs: Iterable[Job]) -> None:
-        """Record jobs that are about to be deleted."""
-        await record_runs(self.client, jobs, self.runs, self._place())
-
     async def _from_files(self, reads: _JobReads) -> Sequence[float]:
         job = reads.job
         if not job.log_dir:
@@ -464,7 +438,7 @@ class LifeFeed:
         curves = {each.tag: each for each in reads.files.curves() if len(each)}
         if not (tag := loss_tag(curves)):
             return ()
-        self.curves[job.uid] = curve = _copied(curves[tag])
+        self.life.curves[job.uid] = curve = _copied(curves[tag])
         reads.alerts = await asyncio.to_thread(curve_alerts, curves, tag, self._rules)
         now_s = time.time() + self.client.server_clock_offset_s
         newest = zip(curve.steps[-LINES:], curve.wall_times[-LINES:], strict=True)

@@ -45,24 +45,24 @@ class ListFeed(Generic[T]):
         self._aim: tuple[ClusterMirror, str] | None = None
         self._mirror: Mirror[T] | None = None
 
-    def aim(self, cluster_feed: ClusterMirror | None, changed: Callable[[], None]) -> bool:
-        """Follow the cluster and namespace of `cluster_feed` from now on; return True if they changed.
+    def aim(self, mirror: ClusterMirror | None, changed: Callable[[], None]) -> bool:
+        """Follow the cluster and namespace of `mirror` from now on; return True if they changed.
 
         Args:
-            cluster_feed: The shown cluster; None while there is none.
+            mirror: The shown cluster; None while there is none.
             changed: Called after every change.
         """
-        namespace = cluster_feed.namespace if cluster_feed is not None and self._has_scope else ""
-        aim = None if cluster_feed is None else (cluster_feed, namespace)
+        namespace = mirror.namespace if mirror is not None and self._has_scope else ""
+        aim = None if mirror is None else (mirror, namespace)
         if aim == self._aim:
             return False
         self._aim, self._mirror = aim, None
         self.changes += 1
-        if cluster_feed is not None:
-            client = cluster_feed.client
+        if mirror is not None:
+            client = mirror.client
             is_all = self.resource.is_namespaced and not namespace
             scopes = ("", client.config.namespace) if is_all else (namespace,)
-            self.aim_at(client, scopes, cluster_feed.probe, changed)
+            self.aim_at(client, scopes, mirror.probe, changed)
         return True
 
     def aim_at(

@@ -173,7 +173,7 @@ class TelemetryFeed:
         return max(0.0, self._read_s - max(ages_s, default=0.0))
 
     async def _read(self, wanted: Sequence[str | JobRef]) -> None:
-        # An unreachable cluster is reported by the cluster feed; here the readings just age.
+        # An unreachable cluster is reported by its mirror; here the readings just age.
         now_s = asyncio.get_running_loop().time()
         self._requested_at_s |= dict.fromkeys(wanted, now_s)
         names = set(wanted)

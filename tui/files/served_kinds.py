@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.discovery import ServedKinds
 from k8s.text.home import read_named_file
 from tui.files.private_file import make_private_folder, write_private_file
@@ -24,6 +27,16 @@ MOST_SERVERS = 20
 class _StoredAnswer(msgspec.Struct):
     at_s: float
     served: ServedKinds
+
+
+def open_mirror(
+    state_folder: Path, client: Client, namespace: str, *, is_narrow: bool = False, has_nodes: bool = True
+) -> ClusterMirror:
+    """Return a mirror that begins with the kinds stored for its server, and stores newer ones."""
+    mirror = ClusterMirror(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
+    mirror.known_served = find_served(state_folder, client.config)
+    mirror.store_served = partial(store_served, state_folder, client.config)
+    return mirror
 
 
 def find_served(state_folder: Path, config: ClusterConfig) -> ServedKinds | None:

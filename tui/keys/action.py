@@ -12,7 +12,7 @@ from tui.keys.key import Key
 Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic", "kind", "path"]
 # A module of `tui.actions`.
 Subject = Literal[
-    "", "commands", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "plugins", "pods",
+    "", "commands", "context", "export", "jobs", "navigate", "nodes", "notices", "plugins", "pods",
     "runs", "window",
 ]  # fmt: skip
 EVERYWHERE = "app"
@@ -82,7 +82,7 @@ class Action:
 class ActionTable:
     """All actions, in the order of footer, help and palette."""
 
-    actions: tuple[Action, ...]
+    actions: tuple[Action, ...] = ()
     _keys: dict[str, tuple[Key, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Action]:

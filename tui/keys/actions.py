@@ -388,7 +388,7 @@ OTHER_ACTIONS = (
         "context",
         on=(On("jobs", "0"), On("events", "0"), On("volumes", "0"), On("users", "0"), On("pods", "0")),
     ),
-    Action("info", "Versions, cluster, and your permissions", "info", commands=("info", "about")),
+    Action("info", "Versions, cluster, and your permissions", "window", commands=("info", "about")),
     Action(
         "theme",
         "Switch theme; alone: choose one to keep",

@@ -90,9 +90,8 @@ async def test_the_console_shows_the_lines_of_the_login_command_while_it_connect
             assert "https://login.lab/device [any browser]" in " ".join(play.text.split())
             assert console.snapshot.context != SANDBOX_CONTEXT
             (tmp_path / "confirmed").touch()
-            await play.until(lambda: console.client is not None)
-            assert console.client is not None
-            assert console.client.config.authorization() == "Bearer pin-none"
+            await play.until(lambda: console.session is not None)
+            assert play.session.client.config.authorization() == "Bearer pin-none"
             assert "KXPQ-7731" not in play.text
 
 

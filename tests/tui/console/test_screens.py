@@ -161,7 +161,7 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
     async with console_on(tmp_path, size=(120, 40), **shown) as play:
         keys, words = VIEWS[view]
         console = play.console
-        console.telemetry_feed = telemetry_of_the_lab(console, is_read=view in WITH_TELEMETRY)
+        play.session.telemetry = telemetry_of_the_lab(console, is_read=view in WITH_TELEMETRY)
         for key in keys:
             await play.until_idle()
             await play.press("colon" if key == ":" else key)

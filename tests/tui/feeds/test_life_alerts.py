@@ -33,7 +33,7 @@ async def marks_of(losses: list[float], until_found: bool = True, **options: Any
         cluster.say(LOG, now_said(*lines))
         feed = LifeFeed(client, None, lambda: (job,), **options)
         async with running_feed(feed), asyncio.timeout(WAIT_S):
-            await until(lambda: feed.overlay((job,))[0].alerts if until_found else feed.values)
+            await until(lambda: feed.overlay((job,))[0].alerts if until_found else feed.life.losses)
             return feed.overlay((job,))[0].alerts
 
 
@@ -64,9 +64,9 @@ async def test_a_run_that_ends_with_nan_or_diverged_is_marked_also_from_its_reco
         for is_read in (True, False):
             runs = RunStore(tmp_path)
             feed = LifeFeed(client, None, tuple, runs=runs)
-            feed.watch("test", lambda: [job])
+            feed.life.watch("test", lambda: [job])
             async with running_feed(feed), asyncio.timeout(WAIT_S):
-                while not (job.uid in runs and feed.is_idle):
+                while not (job.uid in runs and feed.life.is_idle()):
                     await asyncio.sleep(0.01)
             assert trouble_text(feed.overlay((job,))[0], CLOCK) == words
             life = await read_life(client, [job], RunStore(tmp_path / f"new {is_read}"))
@@ -83,7 +83,7 @@ async def test_a_run_that_ended_diverged_stays_marked_while_other_jobs_are_read(
         cluster.say(LOG, now_said(*lines))
         cluster.say(log, now_said((50.0, "step 1 loss 3")))
         feed = LifeFeed(client, None, tuple, read_s=0.001)
-        feed.watch("test", lambda: [over, other])
+        feed.life.watch("test", lambda: [over, other])
         async with running_feed(feed), asyncio.timeout(WAIT_S):
             await until(lambda: feed.overlay((over,))[0].alerts)
             asked = len(cluster.asked(log))

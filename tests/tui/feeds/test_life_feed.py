@@ -47,7 +47,7 @@ def feed_of(
 ) -> LifeFeed:
     """Return a feed of the visible jobs; of the user's own there are none."""
     feed = LifeFeed(client, permissions, tuple, **more)
-    feed.watch("test", lambda: visible, lambda _: changed.set())
+    feed.life.watch("test", lambda: visible, lambda _: changed.set())
     return feed
 
 
@@ -72,7 +72,7 @@ async def test_the_loss_of_running_jobs_is_read_from_the_last_1000_log_lines() -
         feed = feed_of(client, visible, changed)
         visible[:] = [job, replace(job, uid="waits", status=Status.PENDING)]
         await read(feed, changed)
-        assert feed.values == {job.uid: (3.5, 2.5)}
+        assert feed.life.losses == {job.uid: (3.5, 2.5)}
         (asked,) = cluster.asked(LOG)
         assert asked.query["tailLines"] == "1000" and asked.query.get("follow") != "true"
 
@@ -91,7 +91,7 @@ async def test_a_jobs_loss_is_polled_at_intervals_and_only_while_visible() -> No
         soon = feed_of(client, visible, changed, read_s=0.01)
         visible[:] = [running("gpt")]
         await read(soon, changed)
-        assert len(cluster.asked(LOG)) == 1 and soon.values["job-gpt"] == (8,)
+        assert len(cluster.asked(LOG)) == 1 and soon.life.losses["job-gpt"] == (8,)
 
 
 async def test_losses_are_cached_for_visible_and_most_recently_read_jobs_only(
@@ -107,16 +107,16 @@ async def test_losses_are_cached_for_visible_and_most_recently_read_jobs_only(
             cluster.say(f"{PODS}/{name}-master-0/log", another)
             visible[:] = [running(name)]
             await read(feed, changed)
-        assert list(feed.values) == ["job-gpt", "job-vit"]
+        assert list(feed.life.losses) == ["job-gpt", "job-vit"]
         visible[:] = [running("bert"), running("gpt"), running("vit")]
         await read(feed, changed)
-        assert sorted(feed.values) == ["job-bert", "job-gpt", "job-vit"], "none in sight is forgotten"
+        assert sorted(feed.life.losses) == ["job-bert", "job-gpt", "job-vit"], "none in sight is forgotten"
         assert len(cluster.asked(LOG)) == 2
         hasty = feed_of(client, visible, changed, read_s=0.01)
         for name in ("bert", "gpt", "bert", "vit"):
             visible[:] = [running(name)]
             await read(hasty, changed)
-        assert sorted(hasty.values) == ["job-bert", "job-vit"], "bert was read again after gpt"
+        assert sorted(hasty.life.losses) == ["job-bert", "job-vit"], "bert was read again after gpt"
 
 
 async def test_the_loss_in_event_files_on_this_machine_comes_first(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ async def test_the_loss_in_event_files_on_this_machine_comes_first(tmp_path: Pat
         feed = feed_of(client, visible, changed)
         visible[:] = [replace(job, status=Status.RUNNING)]
         await read(feed, changed)
-        values = feed.values[job.uid]
+        values = feed.life.losses[job.uid]
         assert (len(values), values[0], values[-1]) == (64, 1000.0, 1.0)
-        curve = feed.curves[job.uid]
+        curve = feed.life.curves[job.uid]
         assert (curve.tag, list(curve.steps)) == ("train/loss", list(range(1000)))
 
 
@@ -144,7 +144,7 @@ async def test_a_log_without_a_loss_gives_no_value(lines: tuple[str, ...]) -> No
         feed = feed_of(client, visible, changed)
         visible[:] = [running("bert"), running("gpt")]  # one after the other
         await read(feed, changed)
-        assert feed.values == {"job-gpt": (9,)} and cluster.asked(LOG)
+        assert feed.life.losses == {"job-gpt": (9,)} and cluster.asked(LOG)
 
 
 @pytest.mark.parametrize("marks", ["[rank1]: ", ""])
@@ -162,7 +162,7 @@ async def test_the_loss_of_an_elastic_job_is_read_from_the_pod_that_runs_rank_0(
         changed = asyncio.Event()
         feed = feed_of(client, [job], changed)
         await read(feed, changed)
-        assert feed.values[job.uid][-1] == 1.5
+        assert feed.life.losses[job.uid][-1] == 1.5
         await until(lambda: feed.overlay((job,))[0] is not job)
         life = await read_life(client, [job], RunStore(tmp_path))
         assert life.losses[job.uid][-1] == 1.5
@@ -184,7 +184,7 @@ async def test_forbidden_logs_are_not_requested() -> None:
         visible[:] = [first, second]
         reading = asyncio.create_task(feed.run())
         async with asyncio.timeout(WAIT_S):
-            while not feed.is_idle:
+            while not feed.life.is_idle():
                 await asyncio.sleep(0.01)
         reading.cancel()
         await asyncio.wait([reading])
@@ -260,7 +260,7 @@ async def ended(
         jobs: tuple[Job, ...] = (job,)
         feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(folder))
         async with running_feed(feed):
-            await until(lambda: feed.values)
+            await until(lambda: feed.life.losses)
             answers[0] = last
             jobs = (replace(job, status=status),)
             await until(lambda: job.uid in feed.runs)
@@ -270,7 +270,7 @@ async def ended(
 async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp_path: Path) -> None:
     last = now_said(*STEPS, (0.0, "step 20 loss 0.25"))
     async with ended(tmp_path, last, Status.SUCCEEDED) as (cluster, client, feed, job):
-        assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
+        assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.life.losses[job.uid][-1] == 0.25
         # The tracebacks of many ranks may follow the last loss.
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         await read_life(client, (job,), RunStore())
@@ -283,7 +283,7 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
 async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> None:
     gone = refusal(404, "pods bert-master-0 not found", "NotFound")
     async with ended(tmp_path, gone, Status.FAILED) as (_, _, feed, job):
-        assert RunStore(tmp_path).find(job.uid) is None and not feed.values
+        assert RunStore(tmp_path).find(job.uid) is None and not feed.life.losses
 
 
 async def test_hundreds_of_jobs_cost_no_more_requests_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,12 +312,16 @@ async def test_a_job_that_is_deleted_while_it_is_watched_keeps_its_record(tmp_pa
         jobs: tuple[Job, ...] = (job, hidden)
         feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(tmp_path))
         async with running_feed(feed):
-            await until(lambda: len(feed.values) == 2)
+            await until(lambda: len(feed.life.losses) == 2)
             jobs = ()  # another namespace is shown, and one of the jobs was deleted
             await until(lambda: feed.runs.get(job.uid) and not feed._gone)
-            last = feed.values[job.uid][-1]
+            last = feed.life.losses[job.uid][-1]
             jobs = (replace(running("next"), status=Status.PENDING),)
-            await until(lambda: not (feed.values or feed.curves or feed._reads or feed._marks or feed._shown))
+            await until(
+                lambda: (
+                    not (feed.life.losses or feed.life.curves or feed._reads or feed._marks or feed._shown)
+                )
+            )
         found = RunStore(tmp_path).get(job.uid)
         assert found is not None and (found.status, found.is_partial) == ("Deleted", True)
         assert found.loss == last and found.ended_s and hidden.uid not in feed.runs

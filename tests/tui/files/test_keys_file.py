@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.files.keys_file import clashes, read_keys
-from tui.screens import key_table
+from tui.screens import ACTIONS, key_table
 from tui.screens.base.view_context import ViewContext
 from tui.screens.lists.nodes import NodesView
 
@@ -92,7 +92,7 @@ def test_a_key_shadowed_by_the_focused_widget_is_reported() -> None:
 
 def test_the_footer_omits_keys_shadowed_by_other_bindings() -> None:
     view = NodesView()
-    view.context = ViewContext({"nodes.gpu_links": "j", "nodes.next_view": "o"})
+    view.context = ViewContext({"nodes.gpu_links": "j", "nodes.next_view": "o"}, actions=ACTIONS)
     shown = {key.id: key.keys for key in view.bar_keys}
     assert "nodes.gpu_links" not in shown and shown["nodes.next_view"] == "o"
     assert "nodes.largest_job" not in shown

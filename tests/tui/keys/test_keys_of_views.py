@@ -124,7 +124,7 @@ async def test_keys_of_usage_sort_its_ranks_and_open_a_gpu(tmp_path: Path) -> No
     async with world(tmp_path) as play:
         gpus = [reading("a", index, 90 - index, f"bert-{place}") for index, place in enumerate(PLACES)]
         console = play.console
-        console.telemetry_feed = feed_of(
+        play.session.telemetry = feed_of(
             ScriptedReader(telemetry_of(*gpus)),
             jobs=lambda: console.snapshot.jobs,
             nodes=lambda: console.snapshot.nodes,
@@ -263,7 +263,7 @@ async def test_keys_of_pods_open_the_job_of_the_row(tmp_path: Path) -> None:
 
 async def test_keys_of_users_open_the_job_of_the_row(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
-        play.console.telemetry_feed = None
+        play.session.telemetry = feed_of(ScriptedReader(telemetry_of()))
         await play.press(*typed("users"))
         await play.until(ordered(play, "li", "li", "maria", "maria"))
         await play.press("g")
@@ -279,8 +279,8 @@ async def test_keys_of_users_open_the_job_of_the_row(tmp_path: Path) -> None:
 async def test_keys_of_notices_open_the_job_of_the_row(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         console = play.console
-        assert console.notifier is not None and console.cluster_feed is not None
-        (bert,) = [job for job in console.cluster_feed.all_jobs if job.ref.name == "bert"]
+        assert console.notifier is not None
+        (bert,) = [job for job in play.session.mirror.all_jobs if job.ref.name == "bert"]
         for status in (Status.RUNNING, Status.FAILED):
             console.notifier.update(console.snapshot, (replace(bert, status=status),))
         await play.see("ctrl+n", titled(play, "Jobs › bert   "), "escape")

@@ -147,7 +147,7 @@ async def test_the_edit_key_runs_kubectl_edit_on_the_job(
         await play.press("N", "g", "e")
         await play.until(seen(play, "kubectl edit of PyTorchJob bert: exit 3."))
         line = (tmp_path / "bin/line").read_text()
-        assert line.startswith(f"--kubeconfig {play.console.kubeconfig} --context lab -n default ")
+        assert line.startswith(f"--kubeconfig {play.session.options.kubeconfig} --context lab -n default ")
         assert line.endswith(" edit pytorchjobs.kubeflow.org/bert\n")
 
 

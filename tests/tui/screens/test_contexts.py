@@ -286,10 +286,10 @@ async def test_going_back_to_the_list_opened_by_a_context_switch_does_not_reconn
         await clusters.until_shown("prod", "job-prod")
         console = clusters.play.console
         assert isinstance(console, Console)
-        client = console.client
+        session = console.session
         await clusters.command("nodes")
         await clusters.play.until(lambda: isinstance(clusters.play.console.screen, NodesView))
         await clusters.play.press("minus")
         await clusters.play.until(lambda: isinstance(clusters.play.console.screen, JobsView))
-        assert console.client is client and client is not None
+        assert console.session is session and session is not None
         assert "Connecting" not in clusters.play.text and "job-prod" in clusters.play.text

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from textual.pilot import Pilot
 
@@ -42,6 +43,7 @@ from tui.screens.job.usage import UsageView
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
+from tui.session import Session
 from tui.widgets.table.table import Table
 
 REFUSED = NoReadings(NoReadingsCause.FORBIDDEN, "You may not get pods/proxy in namespace gpu-operator.")
@@ -76,6 +78,15 @@ class Shown:
         raise AssertionError(f"never came true; on screen:\n{self.app.text}")
 
 
+class NotAsked:
+    """Permissions of which nothing is known."""
+
+    def known(self, *_: object) -> SimpleNamespace:
+        return SimpleNamespace(is_allowed=None)
+
+    async def fetch_all(self, *_: object) -> None: ...
+
+
 @asynccontextmanager
 async def showing(
     view: View, telemetry: Telemetry, size: tuple[int, int] = (120, 40), **fields: Any
@@ -84,7 +95,7 @@ async def showing(
     reader = ScriptedReader(telemetry)
     snapshot = picture(**fields)
     feed = feed_of(reader, jobs=lambda: snapshot.jobs, nodes=lambda: snapshot.nodes)
-    view.context = replace(view.context, telemetry=lambda: feed)
+    view.session = cast(Session, SimpleNamespace(telemetry=feed, namespace="", permissions=NotAsked()))
     async with hosted(view, snapshot, size) as (app, pilot):
         shown = Shown(app, pilot, reader, feed)
         await shown.until(lambda: len(reader.asked) > 1)
@@ -256,7 +267,7 @@ async def test_the_job_view_shows_gpu_metrics_and_warnings_or_the_reason_why_the
     reader = ScriptedReader(telemetry_of(*gpus))
     async with job_view(tmp_path, size=(130, 40)) as play:
         console = play.console
-        console.telemetry_feed = feed_of(
+        play.session.telemetry = feed_of(
             reader, jobs=lambda: console.snapshot.jobs, nodes=lambda: console.snapshot.nodes
         )
         console.screen.query_one(Table).screen.refresh_view()  # type: ignore[attr-defined]

@@ -189,8 +189,7 @@ async def test_losses_of_other_jobs_are_not_read_while_a_dialog_covers_home(tmp_
     async with console_on(tmp_path, **objects) as play:
 
         def is_reading() -> bool:
-            life = play.console.life_feed
-            return life is not None and bool(life._visible())
+            return bool(play.session.life.visible_jobs)
 
         await play.until(lambda: len(logs.glanced) == 2 and is_reading())
         await play.press("ctrl+d")

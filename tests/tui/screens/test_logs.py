@@ -23,8 +23,10 @@ from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
 from tests.support.evidence import instance, job_of
 from tests.support.hosted_view import FramedApp
 from tests.support.idle import until
+from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
+from tui.screens.base.view_context import ViewContext
 from tui.screens.job.logs import LogsScreen
 from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
@@ -70,6 +72,7 @@ class Host(FramedApp):
     def on_mount(self) -> None:
         logs = JobLogs(self._logs_client, request=LogRequest(tail=2000), backoff=QUICK)
         screen = LogsScreen(self._logs_client, REF, folder=self._folder, logs=logs)
+        screen.context = ViewContext(actions=ACTIONS)
         screen.data_bind(snapshot=Host.snapshot)
         self.push_screen(screen)
 

@@ -16,7 +16,6 @@ from tests.support.objects import pytorch_job
 from tests.support.playground import console_on, some_objects
 from tests.tui.keys.world import typed
 from tui import screens
-from tui.actions.permissions import find_permissions
 from tui.app import Console
 from tui.keys.removed import REMOVED
 from tui.screens import key_table
@@ -158,11 +157,16 @@ async def test_a_user_key_replaces_the_default_key_in_the_view_and_the_footer(
         await play.press("f2", shows=NodesView)
 
 
-async def test_permissions_are_not_requested_for_a_view_without_its_widgets(tmp_path: Path) -> None:
+async def test_permissions_are_not_requested_for_a_view_without_its_widgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        find_permissions(play.console, half := JobsView())
+        monkeypatch.setattr(JobsView, "is_current", True)
+        half = JobsView()
+        half.session = play.session
+        half.on_view_permissions_needed(JobsView.PermissionsNeeded())
         half._add_child(Label(id="title"))  # its table is gone already
-        find_permissions(play.console, half)
+        half.on_view_permissions_needed(JobsView.PermissionsNeeded())
 
 
 async def test_a_chapter_of_the_manual_is_a_view(tmp_path: Path) -> None:

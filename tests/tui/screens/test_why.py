@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, refusal
@@ -52,16 +51,17 @@ async def job_view(tmp_path: Path, pod: Object = waiting, **more: Any) -> AsyncI
     async with console_on(tmp_path, **objects(pod), **more) as play:
         play.cluster.say(OWN, own)
         play.cluster.say(f"{PODS}/bert-master-0", Answer(pod))
-        async with play.cluster.client() as client:
-            await play.console.push_screen(_view(client, rest_s))
-            await play.pilot.pause()
-            yield play
+        await play.until(lambda: play.console.session is not None)
+        await play.console.push_screen(_view(play.console, rest_s))
+        await play.pilot.pause()
+        yield play
 
 
-def _view(client: Client, rest_s: float) -> JobView:
-    view = JobView(client, REF, diagnosis_interval_s=rest_s)
-    view.data_bind(snapshot=Console.snapshot)
-    return view
+def _view(console: Console, rest_s: float) -> JobView:
+    assert console.session is not None
+    view = JobView(console.session, REF, diagnosis_interval_s=rest_s)
+    view.context = console.context
+    return view.data_bind(Console.session, Console.snapshot)
 
 
 def shown(play: Playground) -> ClusterSnapshot:

@@ -9,19 +9,17 @@ import termios
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client, fetch_version
-from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.diagnosis.job_reasons import JobReasons
 from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.models.resources import NAMESPACES
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import is_interactive, write_stderr
-from tui.files.served_kinds import find_served, store_served
+from tui.files.served_kinds import open_mirror
 from tui.jobs.filters import own_names
 from tui.options import ConsoleOptions, command_line, program
 from tui.text.format import Clock, in_namespace, names_there_are
@@ -173,9 +171,8 @@ async def read_cluster(
 ) -> tuple[ClusterSnapshot, JobReasons]:
     """Read as `read_jobs` does; return also the reasons of the jobs, whose mirror can continue from there."""
     namespace = namespace_in_use(options, client)
-    mirror = ClusterMirror(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
-    mirror.known_served = find_served(options.state_folder, client.config)
-    mirror.store_served = partial(store_served, options.state_folder, client.config)
+    folder = options.state_folder
+    mirror = open_mirror(folder, client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
     reasons = JobReasons(mirror, own_names)
     if options.causes_file.exists():
         from tui.files.causes_file import read_causes  # slow to import, and needed only for failures

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from textual.worker import Worker
 
-from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.snapshot import ClusterSnapshot
 from tui.feeds.list_feed import ListFeed, follow
 from tui.screens.base.list_view import ListView
@@ -19,7 +18,6 @@ from tui.text.format import count, in_namespace
 from tui.widgets.table.table import Table
 
 AGES_S = 10.0
-FeedGetter = Callable[[], ClusterMirror | None]
 
 
 class FeedView(ListView):
@@ -28,10 +26,9 @@ class FeedView(ListView):
     # Plural name of the objects, as in `No events`.
     NOUN: ClassVar[str] = "objects"
 
-    def __init__(self, cluster_feed: FeedGetter, *followed: ListFeed[Any]) -> None:
+    def __init__(self, *followed: ListFeed[Any]) -> None:
         """Watch `followed`; the title and the empty state describe the first of them."""
         super().__init__()
-        self.cluster_feed = cluster_feed
         self._followed = followed
         self._changed = asyncio.Event()
         self._following: Worker[None] | None = None
@@ -70,11 +67,11 @@ class FeedView(ListView):
             self._changed.set()
 
     def _keep_following(self) -> None:
-        cluster_feed = self.cluster_feed()
-        moved = [each for each in self._followed if each.aim(cluster_feed, self._changed.set)]
+        mirror = self.session.mirror if self.session is not None else None
+        moved = [each for each in self._followed if each.aim(mirror, self._changed.set)]
         if moved:
             self._stop()
-        if cluster_feed is not None and self._following is None:
+        if mirror is not None and self._following is None:
             following = partial(follow, self._followed, self._changed, self.refresh_view)
             self._following = self.run_worker(following, group="follow", exclusive=True)
 

@@ -46,7 +46,8 @@ class TelemetryWatch:
     @property
     def feed(self) -> TelemetryFeed | None:
         """Telemetry feed of the cluster; None before it is connected."""
-        return self._view.context.telemetry()
+        session = self._view.session
+        return session.telemetry if session is not None else None
 
     @property
     def newest(self) -> Telemetry:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.message import Message
@@ -31,12 +33,16 @@ from tui.widgets.table.table import Table
 if TYPE_CHECKING:
     from textual.app import App
 
+    from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from tui.jobs.notices import JobNotice
     from tui.screens.base.request import Route
+    from tui.session import Session
 
 
 FLASH_S = 5.0
+# Send no request for the permissions on every job that the cursor passes.
+CURSOR_RESTS_S = 0.5
 
 MOST_TYPED = 100
 MOST_VISITED = 100
@@ -51,6 +57,8 @@ class View(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
     VIEW: ClassVar[ViewDeclaration] = ViewDeclaration("")
 
+    session: reactive[Session | None] = reactive(None, repaint=False)
+    """The connected cluster; None before there is one."""
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     notices: reactive[tuple[JobNotice, ...]] = reactive(tuple, repaint=False)
     """The notices of this session, the newest first."""
@@ -247,9 +255,32 @@ class View(Screen[None]):
             self.pause_feeds()
 
     def check_permissions(self) -> None:
-        """Request a check of this view's permissions."""
+        """Mark the keys that the cluster would refuse this user, once the cursor rests."""
         if any(key.permission for key in self.keys):
             self.post_message(self.PermissionsNeeded())
+
+    def on_view_permissions_needed(self, event: PermissionsNeeded) -> None:
+        """Check the permissions for the selected job."""
+        event.stop()
+        # While a view is taken down its table goes first.
+        if self.session is not None and self.is_current and self.is_drawable:
+            job = self.current_job()
+            namespace = job.namespace if job else self.session.namespace
+            self._find_refused(self.session.permissions, namespace, job)
+
+    @work(group="permissions", exclusive=True)
+    async def _find_refused(self, permissions: Permissions, namespace: str, job: JobRef | None) -> None:
+        keys = [key for key in self.keys if key.permission]
+
+        def show() -> None:
+            found = {key.id: permissions.known(key.permission, namespace, job) for key in keys}
+            self.refused = {id: each.why for id, each in found.items() if each.is_allowed is False}
+
+        show()
+        await asyncio.sleep(CURSOR_RESTS_S)
+        if self.is_current:
+            await permissions.fetch_all(dict.fromkeys(key.permission for key in keys), namespace, job)
+            show()
 
     def copy_text(self) -> str:
         """Return the text to copy."""

@@ -1,8 +1,8 @@
-"""The session as views see it: keys, cluster, switches and history."""
+"""Keys, settings, switches and history, which all views share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,29 +22,18 @@ from tui.keys import (
 )
 from tui.options import FINISHED_DAYS, OwnColumn
 from tui.runs.store import RunStore
-from tui.screens import ACTIONS
 
 if TYPE_CHECKING:
-    from k8s.client.client import Client
-    from k8s.diagnosis.failures import FailureCause
-    from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
-    from k8s.snapshot import Job
-    from tui.feeds.life_feed import LifeFeed
-    from tui.feeds.telemetry_feed import TelemetryFeed
 
 
 def _no_names() -> Mapping[Argument, Sequence[str]]:
     return {}
 
 
-def _nothing() -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ViewContext:
-    """Session of the console, shared by all views."""
+    """Keys, settings and history of the console, shared by all views."""
 
     keymap: Mapping[str, str] = field(default_factory=dict)
     """User's keys by binding id; several are separated by commas."""
@@ -53,17 +42,8 @@ class ViewContext:
     names: Callable[[], Mapping[Argument, Sequence[str]]] = _no_names
     typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
     """Prompt history by mark, oldest first."""
-    client: Callable[[], Client | None] = _nothing
-    """Cluster client; None until it is connected."""
-    # Explains the waiting jobs among the visible ones; call it when others become visible.
-    explain: Callable[[Callable[[], Iterable[Job]]], None] = lambda _: None
-    telemetry: Callable[[], TelemetryFeed | None] = _nothing
-    life: Callable[[], LifeFeed | None] = _nothing
-    causes: Callable[[], Sequence[FailureCause] | None] = _nothing
-    """Known causes of failures; None for the packaged ones."""
     # Toggles of this session, by name.
     switches: dict[str, bool] = field(default_factory=dict)
-    permissions: Callable[[], Permissions | None] = _nothing
     finished_days: float = FINISHED_DAYS
     strip_by: str = ""
     """Node label to group the node bar by; empty groups by GPU model."""
@@ -78,7 +58,7 @@ class ViewContext:
     """Namespaces visited in this cluster, newest first."""
     rows: dict[str, str] = field(default_factory=dict)
     """Last cursor row of each list, by view name: see `ListView.KEEPS_ROW`."""
-    actions: ActionTable = ACTIONS
+    actions: ActionTable = field(default_factory=ActionTable)
     columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
     """Columns that config.yaml chooses, by list."""
 

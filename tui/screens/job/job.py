@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.widgets import Label
 
-from k8s.client.client import Client
-from k8s.cluster.backoff import ServerProbe
 from k8s.diagnosis.failures import CAUSES
 from k8s.diagnosis.gather import answer_why
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
-from k8s.models import Event, Pod
+from k8s.models import Event
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Job
 from k8s.status import Status
@@ -44,6 +41,7 @@ from tui.screens.job.panes import (
     rows_with_usage,
     with_usage,
 )
+from tui.session import Session
 from tui.tables.column import Column
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural
@@ -66,39 +64,32 @@ class JobView(View):
 
     def __init__(
         self,
-        client: Client,
+        session: Session,
         ref: JobRef,
         *,
-        probe: ServerProbe | None = None,
-        pods: Callable[[], Mapping[str, Pod]] = dict,
         diagnosis_interval_s: float = DIAGNOSIS_INTERVAL_S,
     ) -> None:
-        """Show the job `ref`.
+        """Show the job `ref` of a cluster.
 
-        Args:
-            client: Client of the job's cluster.
-            ref: The job.
-            probe: Waits while the cluster is unreachable.
-            pods: Returns the known pods by uid.
-            diagnosis_interval_s: Minimum time between two diagnoses of a waiting job.
+        A waiting job is diagnosed at most every `diagnosis_interval_s`.
         """
         super().__init__()
         self.ref = ref
         self.why = ""
         """Diagnosis of a waiting job, in one sentence; empty if there is nothing to explain."""
-        self._client = client
         self._diagnosed_for: tuple[str, ...] = ()
         self._diagnosis_interval_s = diagnosis_interval_s
         self._retry_at_s = 0.0
-        self._probe = probe or ServerProbe(client)
-        self._pods = pods
+        # The one it was opened in; a switch of the context closes the view.
+        self._opened_in = session
+        client, probe = session.client, session.mirror.probe
         self._panes = JobPanes()
         self._telemetry = TelemetryWatch(self, self._gpu_nodes)
-        self._lines = LastLines(client, self._probe, on_change=self.refresh_view)
+        self._lines = LastLines(client, probe, on_change=self.refresh_view)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event)
         self._events_changed = asyncio.Event()
-        self._events.aim_at(client, (ref.namespace,), self._probe, self._events_changed.set)
+        self._events.aim_at(client, (ref.namespace,), probe, self._events_changed.set)
         self._folded_events: dict[str, FoldedEvent] = {}
         self._folded_from: tuple[object, object] = (None, None)
         self._progress = ""
@@ -124,8 +115,7 @@ class JobView(View):
 
     def resume_feeds(self) -> None:
         """Start polling."""
-        if (life := self.context.life()) is not None:
-            life.watch(self, lambda: [self._last] if self._last is not None else [])
+        self._opened_in.life.watch(self, lambda: [self._last] if self._last is not None else [])
         self._follow_events()
         self._follow_lines()
         self._telemetry.follow()
@@ -133,8 +123,7 @@ class JobView(View):
 
     def pause_feeds(self) -> None:
         """Stop polling."""
-        if (life := self.context.life()) is not None:
-            life.leave(self)
+        self._opened_in.life.leave(self)
         for group in ("events", "lines", "curve"):
             self.workers.cancel_group(self, group)
         self._telemetry.stop()
@@ -261,7 +250,7 @@ class JobView(View):
         panes.set_pane_title(panes.conditions, "conditions")
         if self._folded_from != (self._events.changes, job):
             self._folded_from = (self._events.changes, job)
-            relatives = JobEventFilter(job, self._pods(), self.snapshot.jobs)
+            relatives = JobEventFilter(job, self._opened_in.mirror.pods, self.snapshot.jobs)
             found = fold_job_events(self._events.objects.values(), relatives, job.created)
             self._folded_events = {event_row(each, clock).key: each for each in found}
         folded = list(self._folded_events.values())
@@ -298,9 +287,8 @@ class JobView(View):
         await asyncio.sleep(max(0.0, self._retry_at_s - clock()))
         self._retry_at_s = clock() + self._diagnosis_interval_s
         try:
-            answer = await answer_why(
-                self._client, job, self.snapshot, causes=self.context.causes() or CAUSES
-            )
+            client, causes = self._opened_in.client, self._opened_in.reasons.causes or CAUSES
+            answer = await answer_why(client, job, self.snapshot, causes=causes)
         except KubeError:
             return  # an unreachable cluster is reported elsewhere; the reason stays visible
         self.why = sanitize(answer.sentence)

@@ -13,7 +13,7 @@ from k8s.snapshot import Job
 from tui.feeds.list_feed import ListFeed
 from tui.jobs.events import EventGroup, EventGrouper, FoldedEvent, Place, full_text, jobs_by_reference
 from tui.keys import ViewDeclaration
-from tui.screens.base.feed_view import FeedGetter, FeedView
+from tui.screens.base.feed_view import FeedView
 from tui.screens.base.request import ActionRequest
 from tui.screens.lists import EVENTS
 from tui.tables.column import Cell, ListColumn, Row, cells
@@ -34,9 +34,9 @@ class EventsView(FeedView):
     NO_JOB: ClassVar[str] = "This event is about no job; v shows it in full."
     ORDER: ClassVar[tuple[str, bool]] = ("age", False)
 
-    def __init__(self, cluster_feed: FeedGetter) -> None:
+    def __init__(self) -> None:
         self._events: ListFeed[Event] = ListFeed(RESOURCE, Event)
-        super().__init__(cluster_feed, self._events)
+        super().__init__(self._events)
         self._grouper = EventGrouper()
         self._ageless_rows: RowCache[EventGroup] = RowCache()
         self._row_cache: RowCache[EventGroup] = RowCache()

@@ -27,7 +27,6 @@ from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
     from k8s.diagnosis.free_blocks import FreeBlocks
-    from trainer.tfevents import ScalarCurve
     from tui.keys import Action
     from tui.screens.base.view_context import ViewContext
 
@@ -188,20 +187,15 @@ class HomePanes:
         self,
         context: Callable[[], ViewContext],
         table: Callable[[], Table],
-        loss_of: Callable[[str], ScalarCurve | None],
     ) -> None:
         """Create the panes.
 
         Args:
-            context: Returns the session.
+            context: Returns the keys, settings and history.
             table: Returns the job list.
-            loss_of: Returns the loss read from a job's event files, by uid.
         """
         self.node_bar = NodeBar(context().strip_by, context().actions.keys("strip"))
         self.job_pane = JobPane(
-            context().client,
-            context().permissions,
-            loss_of,
             tail_keys(context().actions),
             lambda uid: table().shows_detail(uid),
         )

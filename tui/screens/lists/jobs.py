@@ -18,6 +18,7 @@ from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
 from tui.keys import Key, ViewDeclaration
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
+from tui.screens.base.view import View
 from tui.screens.lists import JOBS
 from tui.screens.lists.home_panes import (
     HomeLayout,
@@ -41,7 +42,6 @@ from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
-    from trainer.tfevents import ScalarCurve
     from tui.widgets.log.view import LogSaves, LogView
 
 # Lines of the notice about missing data.
@@ -77,7 +77,7 @@ class JobsView(ListView):
     def panes(self) -> HomePanes:
         """Panes around the list; created once the context is set."""
         if self._panes is None:
-            self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table), self._loss_of)
+            self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table))
         return self._panes
 
     @property
@@ -95,7 +95,7 @@ class JobsView(ListView):
         yield Label("", id="notice", markup=False)
         with Container(id="home"):
             yield Table(self.COLUMNS)
-            yield self.panes.job_pane
+            yield self.panes.job_pane.data_bind(View.session)
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -156,9 +156,9 @@ class JobsView(ListView):
         """Stop all polling while a view or dialog covers home."""
         super().on_screen_suspend()
         self.panes.job_pane.consider()
-        self.context.explain(tuple)
-        if (life := self.context.life()) is not None:
-            life.leave(self)
+        if self.session is not None:
+            self.session.reasons.visible_jobs = tuple
+            self.session.life.leave(self)
 
     def render_view(self) -> None:
         """Draw the table and the panes."""
@@ -245,8 +245,8 @@ class JobsView(ListView):
         if not self._has_loss:
             left_out |= {"loss", "best_loss"}
         columns = self.columns_of(COLUMNS, left_out)
-        life = self.context.life()
-        now = JobsNow(clock, life.values if life is not None else {}, self.context.runs.get)
+        losses = self.session.life.losses if self.session is not None else {}
+        now = JobsNow(clock, losses, self.context.runs.get)
         rows = self._row_cache.rows(
             chosen.jobs,
             lambda job: job_row(job, columns, now, has_detail=not table.is_wide),
@@ -267,14 +267,9 @@ class JobsView(ListView):
         def visible() -> list[Job]:
             return [self._by_uid[row.key] for row in table.visible_rows if row.key in self._by_uid]
 
-        if self.app.screen is self:
-            self.context.explain(visible)
-            if (life := self.context.life()) is not None:
-                life.watch(self, visible if self._has_loss else tuple, self._receive_loss)
-
-    def _loss_of(self, uid: str) -> ScalarCurve | None:
-        life = self.context.life()
-        return life.curves.get(uid) if life is not None else None
+        if self.session is not None and self.app.screen is self:
+            self.session.reasons.visible_jobs = visible
+            self.session.life.watch(self, visible if self._has_loss else tuple, self._receive_loss)
 
     def _receive_loss(self, job: Job) -> None:
         self._row_cache.renew(self._by_uid.get(job.uid, job))

@@ -12,7 +12,7 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
 from tui.keys import ViewDeclaration
-from tui.screens.base.feed_view import FeedGetter, FeedView
+from tui.screens.base.feed_view import FeedView
 from tui.screens.lists import NAMESPACES
 from tui.tables.column import Cell, Column, Row, amount_cell
 from tui.text.format import NOTHING, CellStyle, Clock, devices, plural
@@ -41,27 +41,27 @@ class NamespacesView(FeedView):
     NOUN: ClassVar[str] = "namespaces"
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
-    def __init__(self, cluster_feed: FeedGetter) -> None:
+    def __init__(self) -> None:
         self._namespaces: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
         self._quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)
-        super().__init__(cluster_feed, self._namespaces, self._quotas)
+        super().__init__(self._namespaces, self._quotas)
 
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
-        snapshot, cluster_feed = self.snapshot, self.cluster_feed()
+        snapshot, session = self.snapshot, self.session
         clock = Clock.ahead(snapshot.clock_offset_s)
         is_synced = self._namespaces.state.is_synced
         table.empty = self.empty_text("No namespace is known.\nctrl+r refreshes")
-        own = cluster_feed.client.config.namespace if cluster_feed is not None else ""
+        own = session.client.config.namespace if session is not None else ""
         found = (
             namespace_usages(
                 self._namespaces.objects.values(),
-                cluster_feed.all_jobs,
+                session.mirror.all_jobs,
                 snapshot.nodes,
                 self._quotas.objects.values(),
                 [own, snapshot.namespace, *self.context.recent] if is_synced else [],
             )
-            if cluster_feed is not None
+            if session is not None
             else []
         )
         rows = recent_first(found, self.context.recent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from k8s.kinds import JobRef
@@ -33,10 +32,8 @@ class PodsView(ListView):
     KEEPS_ROW: ClassVar[bool] = True
     NO_JOB: ClassVar[str] = "No pod is selected."
 
-    def __init__(self, pods: Callable[[], Mapping[str, Pod]]) -> None:
-        """Show the pods of the snapshot's jobs; `pods` returns the mirrored objects by UID."""
+    def __init__(self) -> None:
         super().__init__()
-        self._pods = pods
         self._lines: dict[str, PodLine] = {}
         self._row_cache: RowCache[PodLine] = RowCache()
 
@@ -50,7 +47,7 @@ class PodsView(ListView):
         is_mine = not self.context.switches.get(ALL_USERS, False)
         users = own_names(snapshot.user)
         chosen = filter_jobs(snapshot.jobs, users, clock.now, only_mine=is_mine, with_older=True)
-        pods = self._pods()
+        pods = self.session.mirror.pods if self.session is not None else {}
         self._lines = {
             each.pod_uid: self._line(job, each, pods.get(each.pod_uid))
             for job in chosen.jobs

@@ -12,7 +12,7 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, why_pending
 from tui.keys import ViewDeclaration
-from tui.screens.base.feed_view import FeedGetter, FeedView
+from tui.screens.base.feed_view import FeedView
 from tui.screens.lists import VOLUMES
 from tui.tables.column import ListColumn, Row, cells
 from tui.tables.volumes import COLUMNS
@@ -28,10 +28,10 @@ class VolumesView(FeedView):
     COLUMNS: ClassVar[tuple[ListColumn[Claim, Clock], ...]] = COLUMNS
     NOUN: ClassVar[str] = "volume claims"
 
-    def __init__(self, cluster_feed: FeedGetter) -> None:
+    def __init__(self) -> None:
         self._claims: ListFeed[Claim] = ListFeed(CLAIMS, Claim)
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event, field_selector=CLAIM_EVENTS)
-        super().__init__(cluster_feed, self._claims, self._events)
+        super().__init__(self._claims, self._events)
 
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""

@@ -17,6 +17,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
+from textual.reactive import reactive
 from textual.timer import Timer
 
 from k8s.snapshot import ClusterSnapshot, Job
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from k8s.logs import Feed, Item, JobLogs, JobRanks, LogSelection
     from trainer.tfevents import ScalarCurve
     from tui.feeds.log_tail import TailChoice
+    from tui.session import Session
     from tui.widgets.curve_chart import LossChart
     from tui.widgets.log.view import LogView
 
@@ -74,6 +76,8 @@ class JobPane(Container, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB_PANE)
 
+    session: reactive[Session | None] = reactive(None, repaint=False)
+
     class LogsWanted(Message):
         """The user wants the full log."""
 
@@ -84,25 +88,18 @@ class JobPane(Container, can_focus=True):
 
     def __init__(
         self,
-        client: Callable[[], Client | None],
-        permissions: Callable[[], Permissions | None],
-        loss_of: Callable[[str], ScalarCurve | None] = lambda _uid: None,
         log_keys: Sequence[Key] = LOG,
         is_explained: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
         """Create an empty pane.
 
         Args:
-            client: Returns the client once it is connected.
-            permissions: Returns the user's permissions once they can be checked.
-            loss_of: Returns the loss read from a job's event files, by uid.
             log_keys: Keys of the log.
             is_explained: Returns True if the list shows the reason of a job, by uid, in full.
         """
         super().__init__(id="job_pane")
         self._log_keys = log_keys
-        self._client, self._permissions, self._loss_of = client, permissions, loss_of
-        self._facts = Preview(client, permissions, is_explained)
+        self._facts = Preview(is_explained)
         self._facts.empty = _NO_JOB
         self._job: Job | None = None
         self._snapshot = ClusterSnapshot()
@@ -118,7 +115,7 @@ class JobPane(Container, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """Lay out the details; log and chart are added when there is a log to read."""
-        yield self._facts
+        yield self._facts.data_bind(JobPane.session)
 
     @property
     def is_live(self) -> bool:
@@ -191,9 +188,8 @@ class JobPane(Container, can_focus=True):
         if isinstance(self.app, PacedApp) and self.app.key_queue.has_keys:
             self._begin_later()
             return
-        client, job = self._client(), self._job
-        if client is not None and job is not None and self.is_live:
-            self._follow(client, job)
+        if self.session is not None and self._job is not None and self.is_live:
+            self._follow(self.session, self._job)
 
     def leave(self) -> None:
         """Stop reading until a job is shown or `consider` is called."""
@@ -217,12 +213,13 @@ class JobPane(Container, can_focus=True):
         self._arrange()
 
     @work(group="tail", exclusive=True)
-    async def _follow(self, client: Client, job: Job) -> None:
+    async def _follow(self, session: Session, job: Job) -> None:
         from k8s.logs import JobRanks, find_ranks
         from tui.feeds.log_tail import choose
 
         log = await self._mount_log()
-        refusal = await self._refusal(job.ref.namespace)
+        client, permissions = session.client, session.permissions
+        refusal = await _refusal(permissions, job.ref.namespace)
         if self._ranks is None and not refusal:
             ranks = JobRanks()
             await find_ranks(client, job, ranks=ranks)
@@ -248,12 +245,8 @@ class JobPane(Container, can_focus=True):
             self._ranks.apply(self._job) if self._ranks is not None and self._job is not None else self._job
         )
 
-    async def _refusal(self, namespace: str) -> str:
-        permissions = self._permissions()
-        if permissions is None:
-            return ""
-        found = await permissions.fetch(LOG_PERMISSION, namespace)
-        return f"{found.why[:1].upper()}{found.why[1:]}." if found.is_allowed is False else ""
+    def _loss_of(self, uid: str) -> ScalarCurve | None:
+        return self.session.life.curves.get(uid) if self.session is not None else None
 
     def _tail_of(self, client: Client, job: Job, choice: TailChoice) -> _Tail:
         from k8s.logs import JobLogs
@@ -388,3 +381,8 @@ class JobPane(Container, can_focus=True):
 
 def _uid(job: Job | None) -> str:
     return job.uid if job is not None else ""
+
+
+async def _refusal(permissions: Permissions, namespace: str) -> str:
+    found = await permissions.fetch(LOG_PERMISSION, namespace)
+    return f"{found.why[:1].upper()}{found.why[1:]}." if found.is_allowed is False else ""

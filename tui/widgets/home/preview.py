@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, work
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
@@ -25,10 +26,9 @@ from tui.text.format import CellStyle, Clock, Run, compact_ranges, reason_text
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
-    from k8s.client.client import Client
-    from k8s.jobs.permissions import Permissions
     from k8s.models import Event
     from tui.feeds.preview_data import PreviewData
+    from tui.session import Session
 
 Lines = list[list[Run]]
 # The cursor has to rest this long before the pane changes.
@@ -45,21 +45,15 @@ class Preview(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{style}" for style in filter(None, get_args(CellStyle))}
 
-    def __init__(
-        self,
-        client: Callable[[], Client | None],
-        permissions: Callable[[], Permissions | None] = lambda: None,
-        is_explained: Callable[[str], bool] = lambda _uid: False,
-    ) -> None:
+    session: reactive[Session | None] = reactive(None, repaint=False)
+
+    def __init__(self, is_explained: Callable[[str], bool] = lambda _uid: False) -> None:
         """Create an empty preview.
 
-        Args:
-            client: Returns the client once it is connected.
-            permissions: Returns the user's permissions; refused requests are not sent.
-            is_explained: Returns True if the row of a job, by uid, shows its reason in full.
+        `is_explained` returns True if the row of a job, by uid, shows its reason in full.
         """
         super().__init__()
-        self._client, self._permissions, self._is_explained = client, permissions, is_explained
+        self._is_explained = is_explained
         # Text without a selection.
         self.empty = ""
         self._job: Job | None = None
@@ -123,15 +117,15 @@ class Preview(Widget):
 
     def _fetch(self) -> None:
         self._timer = None
-        client, job = self._client(), self._job
-        if client is not None and job is not None and self.screen.is_current:
-            self._fetch_preview(client, job)
+        session, job = self.session, self._job
+        if session is not None and job is not None and self.screen.is_current:
+            self._fetch_preview(session, job)
 
     @work(group="preview", exclusive=True)
-    async def _fetch_preview(self, client: Client, job: Job) -> None:
+    async def _fetch_preview(self, session: Session, job: Job) -> None:
         from tui.feeds.preview_data import fetch_preview
 
-        preview = await fetch_preview(client, job, self._permissions())
+        preview = await fetch_preview(session.client, job, session.permissions)
         self._previews.pop(job.uid, None)
         self._previews[job.uid] = (job, preview, asyncio.get_running_loop().time())
         for uid in list(self._previews)[:-MAX_CACHED]:

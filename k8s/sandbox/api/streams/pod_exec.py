@@ -77,7 +77,7 @@ async def run_exec(
     await websocket.prepare(request)
     wants = {each: request.query.get(each) in ("true", "1") for each in ("stdin", "stdout", "stderr", "tty")}
     try:
-        session = await Session.start(websocket, folder, command, launch, wants)
+        session = await PodCommand.start(websocket, folder, command, launch, wants)
     except OSError as error:
         why = f"error executing command in container: {command[0]}: {error.strerror or error}"
         await _report_end(websocket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
@@ -92,7 +92,7 @@ async def run_exec(
     return websocket
 
 
-class Session:
+class PodCommand:
     """One running command, its standard streams and its websocket."""
 
     def __init__(

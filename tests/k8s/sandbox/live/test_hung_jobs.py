@@ -72,7 +72,7 @@ async def test_a_hung_job_is_reported_in_its_row_in_why_and_among_the_faults(spa
             if job.ref.name == "silent" and job.silence is not None:
                 found.put_nowait((job, snapshot))
 
-    life.watch("test", lambda: feed.all_jobs)
+    life.life.watch("test", lambda: feed.all_jobs)
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         running = [group.create_task(feed.run(take)), group.create_task(life.run())]
         job, snapshot = await found.get()
