@@ -23,7 +23,7 @@ from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
 from k8s.jobs.owned_objects import JOB_LABEL, MANAGED_BY, MANAGER, OwnedObject, owned_objects_of
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
-from k8s.kinds.carried_spec import SPEC_ANNOTATION, NoSpec, carried_spec, with_spec
+from k8s.kinds.carried_spec import SPEC_ANNOTATION, NoSpec, carried_spec
 from k8s.kinds.parse import nested
 from k8s.kinds.pod_code import (
     code_config_name,
@@ -137,7 +137,6 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
     run = run_name(name, run_stamp(datetime.now(UTC)))
     original = cleaned(obj)
     manifest = _renamed(original, source, name, user, run)
-    mentions = tuple(_mentions(manifest, source))
     creatable = next((each for each in CREATABLE if each is kind), None)
     spec: JobSpec | None = None
     lost: tuple[str, ...] = ()
@@ -149,7 +148,6 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
             why = f"The form cannot be filled in: {error}."
         else:
             spec, why = _renamed_spec(spec, name, user, run), ""
-            manifest = with_spec(manifest, spec)
     return Clone(
         source=source,
         name=name,
@@ -159,7 +157,7 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
         spec=spec,
         why_yaml=why,
         lost=lost,
-        mentions=mentions,
+        mentions=tuple(_mentions(manifest, source)),
     )
 
 

@@ -81,8 +81,7 @@ def _encoded(spec: JobSpec) -> str:
     if spec.env:
         given["env"] = {name: None if names_secret(name, each) else each for name, each in spec.env.items()}
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
-    values = [*given.values()]
-    return text if len(text) <= LONGEST_CHARS and Redactor().object(values) == values else ""
+    return text if len(text) <= LONGEST_CHARS and Redactor().object(given) == given else ""
 
 
 def _plain(spec: JobSpec) -> dict[str, Any]:

@@ -49,9 +49,11 @@ STRUCTURAL = frozenset(
         "passwordFile",
         "ssh-privatekey-path",
         "sshAuthMountPath",
+        "git_secret",
+        "pull_secrets",
     }
 )
-"""Fields of Kubernetes objects that hold no secret despite their names."""
+"""Fields of Kubernetes objects and of `JobSpec` that hold no secret despite their names."""
 
 
 def names_secret(name: str, value: str) -> bool:

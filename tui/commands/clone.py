@@ -11,6 +11,7 @@ from k8s.jobs.clone import Clone, clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.jobs.owned_objects import OwnedObject
 from k8s.kinds import kind_of
+from k8s.kinds.carried_spec import with_spec
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
@@ -74,8 +75,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if flags.dry_run != "client":
             is_dry = flags.dry_run == "server"
             along = await copied_owned_objects(client, found.manifest, found.source, ref.namespace)
+            manifest = found.manifest if found.spec is None else with_spec(found.manifest, found.spec)
             await create_manifest(
-                client, found.resource, found.manifest, ref.namespace, owned_objects=along, dry_run=is_dry
+                client, found.resource, manifest, ref.namespace, owned_objects=along, dry_run=is_dry
             )
     words = {"": "created", "server": "created (server dry run)", "client": "created (dry run)"}
     _print(

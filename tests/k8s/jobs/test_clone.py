@@ -126,7 +126,7 @@ def test_a_clone_of_a_trainers_job_gets_a_new_log_dir(kind: object) -> None:
     assert run != "bert-3" and job_of_run(run) == "bert-3"
     assert found.spec.command[2:4] == (found.spec.log_dir, f"--out=/workspace/{run}/x")
     assert found.spec.user == "wu"
-    assert with_spec(creatable.manifest(found.spec), found.spec) == found.manifest
+    assert creatable.manifest(found.spec) == found.manifest
     assert found.mentions_text == "Still refers to bert in: command."
 
 

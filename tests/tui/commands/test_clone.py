@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import yaml
 
+from k8s.job_spec import JobSpec
+from k8s.jobs.clone import clone
+from k8s.kinds import CREATABLE
+from k8s.kinds.carried_spec import SPEC_ANNOTATION, with_spec
 from tests.scripted.server import Answer, ScriptedCluster
 from tests.support.objects import Object, recorded
 from tests.tui.commands.conftest import CommandLine
@@ -58,6 +63,20 @@ async def test_a_dry_run_shows_and_sends_nothing(run: CommandLine) -> None:
     assert ended.out == "PyTorchJob default/done-2 created (server dry run).\n"
     (asked,) = run.cluster.asked(JOBS, method="POST")
     assert asked.query["dryRun"] == "All"
+
+
+async def test_a_clone_of_a_job_made_here_carries_its_spec_and_prints_none(run: CommandLine) -> None:
+    made = Answer({"metadata": {"name": "done-2", "namespace": "default"}}, 201)
+    run.cluster.say(JOBS, made, method="POST")
+    env = {"HF_TOKEN": "hf_0123456"}
+    spec = JobSpec(name="done", image="i", command=("x",), pull_secrets=("team",), env=env)
+    run.cluster.say(f"{JOBS}/done", Answer(with_spec(CREATABLE[0].manifest(spec), spec)))
+    shown = (await run("clone", "done", "-o", "yaml")).out
+    assert "name: done-2" in shown and "name: team" in shown
+    assert SPEC_ANNOTATION not in shown and "hf_0123456" not in shown
+    assert (await run("clone", "done", "--yes")).status == 0
+    (asked,) = run.cluster.asked(JOBS, method="POST")
+    assert clone(json.loads(asked.body)).spec == replace(spec, name="done-3")
 
 
 async def test_output_needs_no_yes_but_creating_does(run: CommandLine) -> None:
