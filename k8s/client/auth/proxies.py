@@ -21,7 +21,7 @@ def proxy_for(named: str | None, server: str) -> str | None:
     Raises:
         ValueError: The proxy cannot be used.
     """
-    source, proxy = ("proxy-url", named) if named else _from_environment(os.environ, server)
+    source, proxy = ("proxy-url", named) if named else proxy_from(os.environ, server)
     if not proxy:
         return None
     try:
@@ -55,7 +55,7 @@ def with_direct_loopback(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _from_environment(environment: Mapping[str, str], server: str) -> tuple[str, str]:
+def proxy_from(environment: Mapping[str, str], server: str) -> tuple[str, str]:
     """Return the variable that names the proxy for `server`, and its value; empty for a direct connection.
 
     Source: golang.org/x/net/http/httpproxy, and apimachinery's NewProxierWithNoProxyCIDR. `ALL_PROXY`, which
@@ -74,11 +74,6 @@ def _from_environment(environment: Mapping[str, str], server: str) -> tuple[str,
         return "", ""
     proxy = environment[variable]
     return variable, proxy if "://" in proxy else f"http://{proxy}"
-
-
-def proxy_from(environment: Mapping[str, str], server: str) -> str:
-    """Return the address of the proxy that the environment names for `server`; empty for none."""
-    return _from_environment(environment, server)[1]
 
 
 def is_loopback(host: str) -> bool:

@@ -385,25 +385,25 @@ def test_a_proxy_is_used_unless_no_proxy_matches_the_server() -> None:
     ]
     for no_proxy, server, is_direct in cases:
         environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
-        assert proxy_from(environment, server) == ("" if is_direct else PROXY)
-        assert proxy_from({"https_proxy": PROXY, "no_proxy": no_proxy}, server) == (
+        assert proxy_from(environment, server)[1] == ("" if is_direct else PROXY)
+        assert proxy_from({"https_proxy": PROXY, "no_proxy": no_proxy}, server)[1] == (
             "" if is_direct else PROXY
         )
 
 
 def test_each_scheme_has_a_proxy_of_its_own() -> None:
     environment = {"HTTPS_PROXY": "proxy:1", "HTTP_PROXY": "socks5://proxy:2"}
-    assert proxy_from(environment, "https://a") == "http://proxy:1"
-    assert proxy_from(environment, "http://a") == "socks5://proxy:2"
+    assert proxy_from(environment, "https://a")[1] == "http://proxy:1"
+    assert proxy_from(environment, "http://a")[1] == "socks5://proxy:2"
     environment = {"all_proxy": "socks5h://proxy:3", "HTTP_PROXY": "proxy:1", "NO_PROXY": ".lab"}
-    assert proxy_from(environment, "https://a") == "socks5h://proxy:3"
-    assert proxy_from(environment, "http://a") == "http://proxy:1"
-    assert proxy_from(environment, "https://a.lab") == proxy_from({}, "https://a") == ""
+    assert proxy_from(environment, "https://a")[1] == "socks5h://proxy:3"
+    assert proxy_from(environment, "http://a")[1] == "http://proxy:1"
+    assert proxy_from(environment, "https://a.lab")[1] == proxy_from({}, "https://a")[1] == ""
 
 
 @given(st.text())
 def test_any_no_proxy_value_is_parsed_without_an_error(no_proxy: str) -> None:
-    assert proxy_from({"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}, "https://10.0.0.1") in ("", PROXY)
+    assert proxy_from({"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}, "https://10.0.0.1")[1] in ("", PROXY)
 
 
 NOW_S = datetime(2026, 11, 20, 18, tzinfo=UTC).timestamp()
