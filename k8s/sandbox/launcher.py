@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -200,6 +200,8 @@ async def _start_lock_held(paths: SandboxPaths, progress: Callable[[str], None])
 async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> str:
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-P", "-m", "k8s.sandbox", str(paths.folder), json.dumps(asdict(options))]
+    # A sandbox that is started from within a pod does not belong to that pod.
+    env = {name: value for name, value in os.environ.items() if name not in (POD_UID, SANDBOX)}
     read_end, write_end = os.pipe()
     try:
         with paths.log.open("ab") as log:
@@ -209,7 +211,7 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
                 stdout=log,
                 stderr=log,
                 cwd=paths.folder,
-                env={**_without_marks(os.environ), "PYTHONPATH": root},
+                env={**env, "PYTHONPATH": root},
                 pass_fds=[write_end],
                 start_new_session=True,
             )
@@ -293,11 +295,6 @@ async def _stop(paths: SandboxPaths, patience_s: float) -> bool:
         if await paths.freed(within_s):
             return True
     raise KubeError("The sandbox could not be stopped.", f"Process {pid} does not end.")
-
-
-def _without_marks(env: Mapping[str, str]) -> dict[str, str]:
-    # A sandbox that is started from within a pod does not belong to that pod.
-    return {name: value for name, value in env.items() if name not in (POD_UID, SANDBOX)}
 
 
 def _last_output(paths: SandboxPaths) -> str:

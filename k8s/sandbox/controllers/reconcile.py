@@ -116,10 +116,8 @@ async def apply_plan(
             continue
         await recorder.record(resource, job, "SuccessfulDeletePod", f"Deleted pod: {pod_meta['name']}")
     if plan.delete_job:
-        try:
+        with suppress(NotFound, Conflict):
             await client.delete(resource, name, namespace, uid=str(meta["uid"]))
-        except (NotFound, Conflict):
-            return
 
 
 async def _create(client: Client, resource: Resource, obj: Manifest, namespace: str) -> bool:

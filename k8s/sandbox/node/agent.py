@@ -303,12 +303,9 @@ class Agent:
 
     async def _forget(self, pod: Manifest) -> None:
         meta = pod["metadata"]
-        try:
-            await self._client.delete(
-                PODS, meta["name"], meta["namespace"], grace_period_s=0, uid=meta["uid"]
-            )
-        except (NotFound, Conflict):
-            return
+        where = meta["name"], meta["namespace"]
+        with suppress(NotFound, Conflict):
+            await self._client.delete(PODS, *where, grace_period_s=0, uid=meta["uid"])
 
     async def _fail(self, pod: Manifest, reason: str, message: str) -> None:
         meta = pod["metadata"]

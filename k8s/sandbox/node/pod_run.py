@@ -277,28 +277,28 @@ class PodRun:
         await self._event("Started", f"Started container {container.name}")
         return await process.ended()
 
+    def _host_links(self) -> list[Path]:
+        names = {self.pod["metadata"]["name"], self.pod["spec"].get("hostname")} - {None}
+        return [self._context.hosts / name for name in names]
+
     def _publish_hosts(self) -> None:
         target = self._paths.pods / self.uid / self._containers[0].name
-        for name in {self.pod["metadata"]["name"], self.pod["spec"].get("hostname")} - {None}:
-            link = self._context.hosts / name
-            link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = link.with_name(f".{name}.{self.uid}")
+        make_private(self._context.hosts)
+        for link in self._host_links():
+            fresh = link.with_name(f".{link.name}.{self.uid}")
             fresh.unlink(missing_ok=True)
             fresh.symlink_to(target)
             fresh.replace(link)
 
     def _withdraw_hosts(self) -> None:
-        for name in {self.pod["metadata"]["name"], self.pod["spec"].get("hostname")} - {None}:
-            link = self._context.hosts / name
+        for link in self._host_links():
             with suppress(OSError):
                 if link.readlink().parent.name == self.uid:
                     link.unlink()
 
     async def _rest(self, delay_s: float, stopping: asyncio.Event) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), delay_s)
-        except TimeoutError:
-            return
 
     async def _publish(self, *, is_over: bool = False) -> None:
         delay_s = FIRST_DELAY_S

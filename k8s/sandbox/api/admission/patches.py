@@ -91,7 +91,9 @@ def strategic(target: Any, patch: Any) -> Any:
     """
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
-    _reject_wrong_directives(patch)
+    for name, value in patch.items():
+        if name.startswith(LIST_DIRECTIVES) and not isinstance(value, list):
+            raise bad_request(f"the patch's {name} is not a list")
     directive = patch.get("$patch")
     if directive == "delete":
         return {}
@@ -136,12 +138,6 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(element) for element in value]
     return value
-
-
-def _reject_wrong_directives(patch: dict[str, Any]) -> None:
-    for name, value in patch.items():
-        if name.startswith(LIST_DIRECTIVES) and not isinstance(value, list):
-            raise bad_request(f"the patch's {name} is not a list")
 
 
 def _merged_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
