@@ -17,7 +17,6 @@ from tui.screens import ACTIONS, key_table
 
 README = ROOT / "README.md"
 MANUAL = ROOT / "tui" / "manual"
-_HEAD = ("| flag | template key | value | default | what it is | kinds |", "|---|---|---|---|---|---|")
 
 
 def keys_as_markdown() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from k8s.telemetry.exporters import SELECTORS
 from tests import FIXTURES
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object
@@ -95,7 +94,3 @@ def gpu_cluster(cluster: ScriptedCluster, **replies: Reply) -> None:
 def proxied(cluster: ScriptedCluster) -> list[str]:
     """Return the paths that were asked for through a proxy."""
     return [asked.path for asked in cluster.requests if "/proxy" in asked.path]
-
-
-LISTS_OF_EXPORTERS = len(SELECTORS)
-"""Requests that finding all exporters takes."""

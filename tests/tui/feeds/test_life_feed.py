@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.client.rate_limiter import RateLimiter, _is_background
 from k8s.jobs.permissions import Permissions
 from k8s.snapshot import Job
 from k8s.status import Status
@@ -234,18 +233,6 @@ async def test_the_users_own_job_is_checked_for_silence_and_nan_while_not_visibl
             cluster.say(LOG, now_said(*STEPS, (0.0, "step 20 loss nan")))
             await until(lambda: feed.overlay(jobs)[0].has_nan)
         assert not cluster.asked(f"{PODS}/gpt-master-0/log")
-
-
-class RecordingLimiter(RateLimiter):
-    """Records the requests that go before those of the background."""
-
-    def __init__(self) -> None:
-        super().__init__(1000, 1000)
-        self.urgent = 0
-
-    async def acquire(self, *, is_urgent: bool) -> None:
-        self.urgent += is_urgent and not _is_background.get()
-        await super().acquire(is_urgent=is_urgent)
 
 
 @asynccontextmanager

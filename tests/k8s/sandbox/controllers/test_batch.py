@@ -1,11 +1,14 @@
-"""Plans for a `batch/v1` Job: pods by index and parallelism, retries, suspension, the end."""
+"""Plans for a Job: pods by index and parallelism, retries, suspension, the end; and for a Deployment."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.sandbox.controllers import batch
+from k8s.sandbox.controllers.operators import KINDS
 from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan
 from tests.k8s.sandbox.controllers.test_replicas import ago, as_pod, condition_statuses, stored
 from tests.k8s.sandbox.live.running import Manifest, batch_job
@@ -142,3 +145,58 @@ def _held_pod_has_failed(status: Manifest, failed: int, *, deleted: bool, suspen
     plan = decide({**job, "status": status}, [pod])
     assert plan.status.get("failed", 0) == failed
     assert any(each["type"] == "Failed" for each in plan.status.get("conditions", ())) is bool(failed)
+
+
+BOARD_LABELS = {"app": "board"}
+
+
+def deployment(replicas: int = 1, image: str = "a", **spec: Any) -> Manifest:
+    template = {"metadata": {"labels": BOARD_LABELS}, "spec": {"containers": [{"name": "c", "image": image}]}}
+    meta = {"name": "board", "namespace": "default", "uid": "u", "generation": 3}
+    return {"metadata": meta, "spec": {"replicas": replicas, "template": template, **spec}}
+
+
+def decide_for(obj: Manifest, pods: list[Manifest]) -> Plan:
+    return batch.decide_deployment(ObservedJob(KINDS[-1], obj, pods))
+
+
+def pods_of(obj: Manifest, phase: str = "Running") -> list[Manifest]:
+    """Return the pods that a new Deployment gets, in a phase."""
+    ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
+    return [{**pod, "status": {"phase": phase, "conditions": [ready]}} for pod in decide_for(obj, []).create]
+
+
+def test_a_new_deployment_gets_its_pods_and_the_same_ones_the_second_time() -> None:
+    plan = decide_for(deployment(2), [])
+    names = [pod["metadata"]["name"] for pod in plan.create]
+    assert len(set(names)) == 2
+    assert names == [pod["metadata"]["name"] for pod in decide_for(deployment(2), []).create]
+    assert all(pod["metadata"]["labels"].keys() == {"app", batch.HASH} for pod in plan.create)
+    assert plan.create[0]["metadata"]["ownerReferences"][0]["kind"] == "Deployment"
+    (condition,) = plan.status.pop("conditions")
+    assert (condition["type"], condition["status"]) == ("Available", "False")
+    assert plan.status == {"unavailableReplicas": 2, "observedGeneration": 3}
+
+
+def test_a_deployment_whose_pods_are_ready_needs_nothing() -> None:
+    plan = decide_for(deployment(2), pods_of(deployment(2)))
+    assert (plan.create, plan.delete) == ([], [])
+    (condition,) = plan.status.pop("conditions")
+    assert (condition["type"], condition["status"]) == ("Available", "True")
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 2)
+    assert plan.status == {**counts, "observedGeneration": 3}
+
+
+def test_ended_and_outdated_pods_are_replaced_under_other_names() -> None:
+    for pod, wanted in (
+        (*pods_of(deployment(), "Failed"), deployment()),
+        (*pods_of(deployment()), deployment(image="b")),
+    ):
+        plan = decide_for(wanted, [pod])
+        assert plan.delete == [pod]
+        (made,) = plan.create
+        assert made["metadata"]["name"] != pod["metadata"]["name"]
+
+
+def test_fewer_replicas_delete_pods() -> None:
+    assert len(decide_for(deployment(1), pods_of(deployment(3))).delete) == 2

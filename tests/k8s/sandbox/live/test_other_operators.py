@@ -26,7 +26,6 @@ from tests.k8s.sandbox.live.running import (
 )
 
 TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
-TRAINING_S = 180.0
 SCALARS = ("val/loss", "val/accuracy", "test/loss", "test/accuracy")
 
 
