@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from k8s.diagnosis.failures import FailureCause
     from k8s.topology.links import LinkMatrix
     from tui.feeds.life_feed import LifeFeed
-    from tui.feeds.run_feed import NodesAndPods
+    from tui.feeds.run_records import NodesAndPods
     from tui.feeds.telemetry_feed import TelemetryFeed
 
 
@@ -61,7 +61,7 @@ class Session:
     @property
     def place(self) -> NodesAndPods:
         """Nodes and pods as they are now."""
-        from tui.feeds.run_feed import NodesAndPods
+        from tui.feeds.run_records import NodesAndPods
 
         return NodesAndPods(self.mirror.latest.nodes, self.mirror.pods)
 

@@ -3,15 +3,15 @@
 Uses bounded memory and draws nothing. Lines are raw bytes; sanitize them before showing them.
 """
 
-from k8s.logs.feed import EVERYTHING, Feed, LogSelection, failed_selection
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.job import JobLogs, RankRow
+from k8s.logs.line_queue import EVERYTHING, LineQueue, LogSelection, failed_selection
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
 from k8s.logs.read import LinePrinter, Options, choose, read
 from k8s.logs.tail import JobRanks, find_ranks
 
 __all__ = [
-    "EVERYTHING", "Feed", "Follower", "Item", "JobLogs", "JobRanks", "LinePrinter", "LogLine",
+    "EVERYTHING", "Follower", "Item", "JobLogs", "JobRanks", "LinePrinter", "LineQueue", "LogLine",
     "LogRequest", "LogSelection", "Mark", "Marker", "Options", "RankRow", "Target", "choose",
     "failed_selection", "find_ranks", "in_time_order", "read", "targets_of", "write_stamp",
 ]  # fmt: skip

@@ -12,8 +12,8 @@ from itertools import count
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import KubeError
-from k8s.logs.feed import EVERYTHING, MAX_STREAMS, Feed, LogSelection, by_time
 from k8s.logs.follow import Follower, LogRequest
+from k8s.logs.line_queue import EVERYTHING, MAX_STREAMS, LineQueue, LogSelection, by_time
 from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order
 
 RANK_LINES = 20_000
@@ -81,7 +81,7 @@ class RankRow:
 
 
 class JobLogs:
-    """Follower of all logs of a job. `run` it in a worker; `open` feeds for views."""
+    """Follower of all logs of a job. `run` it in a worker; `open` queues for views."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class JobLogs:
         self._rings: dict[_Key, _Ring] = {}
         self._instance_by_rank: dict[int, str] = {}
         self._size_bytes = 0
-        self._feeds: list[Feed] = []
+        self._queues: list[LineQueue] = []
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
         self.set_targets(targets)
@@ -155,29 +155,29 @@ class JobLogs:
             self._focus = frozenset(names)
             self._changed.set()
 
-    def open(self, selection: LogSelection = EVERYTHING) -> Feed:
-        """Return a feed with the stored items of a selection, which also gets new ones."""
+    def open(self, selection: LogSelection = EVERYTHING) -> LineQueue:
+        """Return a queue with the stored items of a selection, which also gets new ones."""
         dropped_lines: Counter[str] = Counter()
-        feed = Feed(selection, self.instance_of_rank, dropped_lines=dropped_lines)
+        queue = LineQueue(selection, self.instance_of_rank, dropped_lines=dropped_lines)
         stored: list[Item] = []
         by_name = {target.name: target for target in self.targets}
         for (name, _), ring in self._rings.items():
-            if matching := feed.matching(by_name[name], list(ring.items)):
+            if matching := queue.matching(by_name[name], list(ring.items)):
                 stored.extend(matching)
                 dropped_lines.update(ring.dropped)
         if stored:
-            feed.fill(in_time_order(stored), is_history=True)
+            queue.fill(in_time_order(stored), is_history=True)
         for follower in self._followers.values():
             if follower.is_behind and not follower.is_over:
-                feed.expect(follower.target, follower.reached_ns)
-        self._feeds.append(feed)
-        return feed
+                queue.expect(follower.target, follower.reached_ns)
+        self._queues.append(queue)
+        return queue
 
-    def close(self, feed: Feed) -> None:
-        """Stop filling a feed."""
-        if feed in self._feeds:
-            self._feeds.remove(feed)
-            feed.close()
+    def close(self, queue: LineQueue) -> None:
+        """Stop filling a queue."""
+        if queue in self._queues:
+            self._queues.remove(queue)
+            queue.close()
 
     def instance_of_rank(self, rank: int | None) -> str:
         """Return the instance that runs a rank: as observed, else as declared; empty if unknown."""
@@ -278,8 +278,8 @@ class JobLogs:
                 async for batch in batches:
                     self._store(follower.target, batch, is_history=follower.is_behind)
                     if follower.is_behind:
-                        for feed in tuple(self._feeds):
-                            await feed.until_writable(follower.target)
+                        for queue in tuple(self._queues):
+                            await queue.until_writable(follower.target)
         except KubeError as error:
             follower.is_over = True
             text = f"cannot be read. {error.details or error.what}"
@@ -312,8 +312,8 @@ class JobLogs:
         while self._size_bytes > self._total_bytes:
             ring = max(self._rings.values(), key=lambda each: each.size_bytes)
             self._size_bytes -= ring.drop(max(1, len(ring.items) // 8))
-        for feed in self._feeds:
-            feed.put(source, batch, is_history=is_history)
+        for queue in self._queues:
+            queue.put(source, batch, is_history=is_history)
 
 
 def _size_of(item: Item) -> int:

@@ -14,8 +14,8 @@ import msgspec
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import NotFound
-from k8s.logs.feed import MAX_STREAMS, LogSelection, by_time
 from k8s.logs.follow import Follower, LogRequest
+from k8s.logs.line_queue import MAX_STREAMS, LogSelection, by_time
 from k8s.logs.lines import (
     LONGEST_LINE_BYTES,
     MAX_LINE_BYTES,

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Label, Log, RichLog
 
-from k8s.logs import EVERYTHING, Feed, LogLine, Target, write_stamp
+from k8s.logs import EVERYTHING, LineQueue, LogLine, Target, write_stamp
 from k8s.logs.lines import Splitter
 from tests.support.themed_app import ThemedApp
 from tui.__main__ import GARBAGE
@@ -37,14 +37,14 @@ class Flood(ThemedApp[None]):
     def __init__(self, name: str, streams: int, lines: int) -> None:
         super().__init__()
         self._presses, self._lines, self._outcome = 0, lines, ""
-        self._feed = Feed(EVERYTHING, lambda _: "")
+        self._queue = LineQueue(EVERYTHING, lambda _: "")
         self._targets = [
             Target("lab", f"job-worker-{each}", instance=f"worker-{each}") for each in range(streams)
         ]
         several = None if streams == 1 else lambda item: item.writer
         self._view: Widget
         if name == "LogView":
-            self._view = LogView(self._feed, name_of=several)
+            self._view = LogView(self._queue, name_of=several)
         else:
             self._view = {"RichLog": RichLog, "Log": Log}[name](max_lines=MAX_ITEMS)
 
@@ -104,10 +104,10 @@ class Flood(ThemedApp[None]):
                 rank, _, _ = piece.raw[5:].partition(b"]")
                 items.append(LogLine(piece.stamp_ns, piece.raw, target, seq, int(rank), True, len(rank) + 8))
                 seq += 1
-            self._feed.put(target, items, is_history=True)
-            await self._feed.until_writable(target)
+            self._queue.put(target, items, is_history=True)
+            await self._queue.until_writable(target)
             await asyncio.sleep(0)
-        self._feed.put(target, [])  # its history is over: no other waits for it
+        self._queue.put(target, [])  # its history is over: no other waits for it
 
     async def _painted(self) -> None:
         painted = asyncio.Event()

@@ -145,7 +145,7 @@ def delete(console: BaseConsole, request: ActionRequest) -> None:
 
 async def _delete(console: BaseConsole, session: Session, plan: DeletePlan) -> None:
     from k8s.jobs.create import delete_job
-    from tui.feeds.run_feed import record_runs
+    from tui.feeds.run_records import record_runs
 
     async def end(job: Job) -> None:
         await delete_job(session.client, job.ref, job.uid, propagation=plan.propagation)

@@ -66,7 +66,7 @@ def compare(console: BaseConsole, request: ActionRequest) -> None:
 
 
 async def _read(console: BaseConsole, chosen: Sequence[Job | RunRecord]) -> list[RunRecord]:
-    from tui.feeds.run_feed import read_run
+    from tui.feeds.run_records import read_run
 
     session, store = console.session, console.context.runs
     slots = asyncio.Semaphore(MOST_AT_ONCE)

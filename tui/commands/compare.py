@@ -19,7 +19,7 @@ from tui.commands.runs import write_problems
 from tui.commands.support.connect import cluster, read_cluster
 from tui.commands.support.job_name import NAME_HELP, Ambiguous, find_job
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
-from tui.feeds.run_feed import NodesAndPods, read_run
+from tui.feeds.run_records import NodesAndPods, read_run
 from tui.options import ConsoleOptions
 from tui.runs.compare import BadComparison, CompareRow, Comparison, fit
 from tui.runs.formats import MetricFolder, no_metrics

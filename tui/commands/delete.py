@@ -17,7 +17,7 @@ from tui.commands.support.confirm import (
 )
 from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.output import write, write_stderr
-from tui.feeds.run_feed import NodesAndPods
+from tui.feeds.run_records import NodesAndPods
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, leftover_lines
 from tui.options import ConsoleOptions

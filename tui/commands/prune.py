@@ -19,7 +19,7 @@ from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.output import add_format, write_list, write_stderr
 from tui.commands.support.parser import seconds
 from tui.commands.support.partial import write_items, write_missing
-from tui.feeds.run_feed import NodesAndPods
+from tui.feeds.run_records import NodesAndPods
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, local_user
 from tui.runs.store import RunStore

@@ -1,4 +1,4 @@
-"""Live data for views: the cluster, a list, an object, curves, the events of a job.
+"""Live data for views: a list, an object, curves, losses, the events of a job.
 
-Feeds talk to `k8s` and publish frozen values; they draw nothing.
+A feed reads one thing while a view shows it, and reports changes. It talks to `k8s` and draws nothing.
 """

@@ -30,7 +30,7 @@ from k8s.status import Status
 from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.life import Life
-from tui.feeds.run_feed import (
+from tui.feeds.run_records import (
     Gpus,
     NodesAndPods,
     as_deleted,

@@ -1,4 +1,4 @@
-"""A job of scripted pods, and a feed of its logs that is drained as by a view."""
+"""A job of scripted pods, and a queue of its logs that is drained as by a view."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from k8s.logs import Feed, Item, JobLogs, LogLine, Mark, Marker, Target
+from k8s.logs import Item, JobLogs, LineQueue, LogLine, Mark, Marker, Target
 from tests.scripted.logs import START_NS, ScriptedPod, target
 
 
@@ -34,12 +34,12 @@ async def running(logs: JobLogs) -> AsyncIterator[None]:
             raise error
 
 
-async def taken_until(feed: Feed, amount: int) -> list[Item]:
-    """Drain a feed as a view does, until it gave this many items."""
+async def taken_until(queue: LineQueue, amount: int) -> list[Item]:
+    """Drain a queue as a view does, until it gave this many items."""
     items: list[Item] = []
     async with asyncio.timeout(120):
         while len(items) < amount:
-            items += feed.take()
+            items += queue.take()
             await asyncio.sleep(0)
     return items
 

@@ -6,8 +6,19 @@ import asyncio
 
 import pytest
 
-from k8s.logs import EVERYTHING, Feed, Item, JobLogs, LogLine, LogRequest, LogSelection, Mark, Marker, Target
-from k8s.logs.feed import HISTORY_ITEMS
+from k8s.logs import (
+    EVERYTHING,
+    Item,
+    JobLogs,
+    LineQueue,
+    LogLine,
+    LogRequest,
+    LogSelection,
+    Mark,
+    Marker,
+    Target,
+)
+from k8s.logs.line_queue import HISTORY_ITEMS
 from tests.k8s.logs.job_feed import ended, pod_of, running, taken_until, target_of, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, ScriptedPod, connected
 
@@ -18,9 +29,9 @@ async def test_the_lines_of_all_instances_come_in_the_order_of_their_times() -> 
         await pod.end()
     async with connected(*pods) as (_, client):
         logs = JobLogs(client, [target_of(pod, rank) for rank, pod in enumerate(pods)], backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            items = await taken_until(feed, 12)
+            items = await taken_until(queue, 12)
     lines = [item for item in items if isinstance(item, LogLine)]
     assert [line.stamp_ns for line in lines] == sorted(line.stamp_ns for line in lines)
     assert len(lines) == 9
@@ -43,7 +54,7 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
             max_streams=24,
             backoff=QUICK,
         )
-        feeds = [logs.open(LogSelection(rank=rank)) for rank in range(64)]
+        queues = [logs.open(LogSelection(rank=rank)) for rank in range(64)]
         async with running(logs):
             for rank, pod in enumerate(pods):
                 await pod.say(*(f"r{rank} later {number}" for number in range(10)))
@@ -54,8 +65,8 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
                     items and isinstance(items[-1], Marker) and items[-1].mark is Mark.ENDED
                     for items in found
                 ):
-                    for items, feed in zip(found, feeds, strict=True):
-                        items += feed.take()
+                    for items, queue in zip(found, queues, strict=True):
+                        items += queue.take()
                     await asyncio.sleep(0)
     for items, pod in zip(found, pods, strict=True):
         assert [text for text in texts(items) if not text.startswith("--")] == pod.texts
@@ -67,11 +78,11 @@ async def test_a_pod_that_comes_later_joins() -> None:
     first, second = pod_of(0), pod_of(1)
     async with connected(first, second) as (_, client):
         logs = JobLogs(client, [target_of(first, 0)], backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            assert len(await taken_until(feed, 3)) == 3
+            assert len(await taken_until(queue, 3)) == 3
             logs.set_targets([target_of(first, 0), target_of(second, 1)])
-            assert texts(await taken_until(feed, 3)) == second.texts
+            assert texts(await taken_until(queue, 3)) == second.texts
 
 
 async def test_a_rank_shows_its_own_lines_and_the_unmarked_lines_of_its_pod() -> None:
@@ -81,9 +92,9 @@ async def test_a_rank_shows_its_own_lines_and_the_unmarked_lines_of_its_pod() ->
     other = pod_of(0)
     async with connected(pod, other) as (_, client):
         logs = JobLogs(client, [target_of(other, 0), target_of(pod, 4, 5)], backoff=QUICK)
-        feed = logs.open(LogSelection(rank=4))
+        queue = logs.open(LogSelection(rank=4))
         async with running(logs):
-            assert texts(await taken_until(feed, 3)) == ["a", "torchrun says", "c"]
+            assert texts(await taken_until(queue, 3)) == ["a", "torchrun says", "c"]
         rows = {row.rank: row for row in logs.rows()}
         assert list(rows) == [0, 4, 5]
         assert (rows[4].proof, rows[4].instance, rows[4].lines, rows[4].is_split) == (
@@ -102,9 +113,9 @@ async def test_an_observed_rank_overrides_its_declared_pod() -> None:
     pod.write("[rank2]: I am here")
     async with connected(pod, pod_of(0)) as (_, client):
         logs = JobLogs(client, [target_of(pod_of(0), 2, 3), target_of(pod, 4, 5)], backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            await taken_until(feed, 4)
+            await taken_until(queue, 4)
         assert logs.instance_of_rank(2) == "worker-1"
         assert logs.instance_of_rank(3) == "worker-0"
 
@@ -115,9 +126,9 @@ async def test_launcher_ranks_are_listed_as_their_lines_arrive() -> None:
         pod.write(f"[1,{rank}]<stdout>:hello")
     async with connected(pod) as (_, client):
         logs = JobLogs(client, [target_of(pod, prints_all_ranks=True)], backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            await taken_until(feed, 3)
+            await taken_until(queue, 3)
         assert [(row.rank, row.proof) for row in logs.rows()] == [(n, "observed") for n in range(3)]
 
 
@@ -125,17 +136,17 @@ async def test_memory_is_bounded_and_dropped_lines_are_counted() -> None:
     pod = pod_of(0, lines=500)
     async with connected(pod) as (_, client):
         logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, request=LogRequest(), backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            await taken_until(feed, 500)
+            await taken_until(queue, 500)
         later = logs.open(LogSelection(rank=0))
         kept = later.take()
         assert later.dropped_lines == {"rank 0": 500 - len(kept)}
         assert texts(kept)[-1] == "r0 line 499"
         small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, request=LogRequest(), backoff=QUICK)
-        feed = small.open(EVERYTHING)
+        queue = small.open(EVERYTHING)
         async with running(small):
-            await taken_until(feed, 500)
+            await taken_until(queue, 500)
         assert small.size_bytes <= 20_000
 
 
@@ -144,9 +155,9 @@ async def test_the_memory_of_many_ranks_is_bounded_too() -> None:
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
         logs = JobLogs(client, targets, total_bytes=40_000, request=LogRequest(), backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            await taken_until(feed, 900)
+            await taken_until(queue, 900)
         assert logs.size_bytes <= 40_000
         kept = logs.open(EVERYTHING)
         lines = kept.take(everything=True)
@@ -166,15 +177,15 @@ async def test_existing_lines_are_read_with_backpressure_and_none_are_dropped(is
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
         logs = JobLogs(client, targets, request=LogRequest(), backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
             async with asyncio.timeout(120):
-                while feed.waiting < HISTORY_ITEMS:
+                while queue.waiting < HISTORY_ITEMS:
                     await asyncio.sleep(0)
             for _ in range(300):  # what was read meanwhile: the last piece of each
                 await asyncio.sleep(0)
-            assert feed.waiting < 2 * HISTORY_ITEMS
-            items = await taken_until(feed, 66_000 + 2 * is_over)
+            assert queue.waiting < 2 * HISTORY_ITEMS
+            items = await taken_until(queue, 66_000 + 2 * is_over)
     lines = [item for item in items if isinstance(item, LogLine)]
     for rank, pod in enumerate(pods):
         assert [line.text.decode() for line in lines if line.rank == rank] == pod.texts
@@ -208,63 +219,63 @@ def flood(where: Target, start: int, amount: int, rank: int) -> list[Item]:
 
 
 async def test_a_flood_drops_the_oldest_new_lines_of_each_rank_and_keeps_the_history() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", max_items=10)
+    queue = LineQueue(EVERYTHING, lambda _: "", max_items=10)
     where = Target("lab", "w0")
-    feed.put(where, flood(where, 0, 50, 0), is_history=True)
-    feed.put(where, [*flood(where, 100, 4, 0), Marker(Mark.GAP, "gap", where, 104, 104)])
+    queue.put(where, flood(where, 0, 50, 0), is_history=True)
+    queue.put(where, [*flood(where, 100, 4, 0), Marker(Mark.GAP, "gap", where, 104, 104)])
     for number in range(3):
-        feed.put(where, flood(where, 200 + 10 * number, 5, 1))
-    items = feed.take(everything=True)
+        queue.put(where, flood(where, 200 + 10 * number, 5, 1))
+    items = queue.take(everything=True)
     assert texts(items[:2]) == [
         "-- 4 lines of rank 0 came faster than they were shown and were dropped",
         "-- 5 lines of rank 1 came faster than they were shown and were dropped",
     ]
     assert "-- gap" in texts(items)
     assert len([item for item in items if isinstance(item, LogLine)]) == 60
-    assert feed.take(everything=True) == []
+    assert queue.take(everything=True) == []
 
 
 async def test_a_source_that_became_silent_does_not_hold_the_others_back() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
+    queue = LineQueue(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
     slow, quick = Target("lab", "w0"), Target("lab", "w1")
-    feed.put(slow, flood(slow, 0, 1, 0), is_history=True)
-    feed.put(quick, flood(quick, 100, 20, 1), is_history=True)
-    items = await taken_until(feed, 21)
+    queue.put(slow, flood(slow, 0, 1, 0), is_history=True)
+    queue.put(quick, flood(quick, 100, 20, 1), is_history=True)
+    items = await taken_until(queue, 21)
     assert [item.stamp_ns for item in items] == [0, *range(100, 120)]
 
 
 async def test_a_source_that_delays_the_merge_is_read_even_when_the_queue_is_full() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
+    queue = LineQueue(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
     slow, quick = Target("lab", "w0"), Target("lab", "w1")
-    feed.put(quick, flood(quick, 100, 20, 1), is_history=True)
-    feed.expect(slow, 0)
-    reading = asyncio.create_task(feed.until_writable(slow))
+    queue.put(quick, flood(quick, 100, 20, 1), is_history=True)
+    queue.expect(slow, 0)
+    reading = asyncio.create_task(queue.until_writable(slow))
     async with asyncio.timeout(120):
         while not reading.done():
-            feed.expect(slow, 0)
-            assert feed.take() == []
+            queue.expect(slow, 0)
+            assert queue.take() == []
             await asyncio.sleep(0)
-    assert feed.waiting == 20
+    assert queue.waiting == 20
 
 
 async def test_closing_a_view_releases_blocked_writers() -> None:
-    feed = Feed(LogSelection(instance="w0"), lambda _: "", max_history=10)
+    queue = LineQueue(LogSelection(instance="w0"), lambda _: "", max_history=10)
     where = Target("lab", "w0")
-    feed.put(where, flood(where, 0, 20, 0), is_history=True)
-    waiting = asyncio.create_task(feed.until_writable(where))
+    queue.put(where, flood(where, 0, 20, 0), is_history=True)
+    waiting = asyncio.create_task(queue.until_writable(where))
     await asyncio.sleep(0)
     assert not waiting.done()
-    feed.close()
+    queue.close()
     async with asyncio.timeout(120):
         await waiting
 
 
 async def test_a_view_that_falls_behind_gets_a_marker_for_the_dropped_lines() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", max_items=10)
+    queue = LineQueue(EVERYTHING, lambda _: "", max_items=10)
     where = Target("lab", "w0")
     for number in range(5):
-        feed.put(where, [LogLine(number, b"%d" % index, where, number * 5 + index) for index in range(5)])
-    items = feed.take(everything=True)
+        queue.put(where, [LogLine(number, b"%d" % index, where, number * 5 + index) for index in range(5)])
+    items = queue.take(everything=True)
     assert isinstance(items[0], Marker)
     assert items[0].text.startswith("15 lines")
     assert len(items) == 11
@@ -275,9 +286,9 @@ async def test_an_unreadable_log_is_reported_among_the_lines() -> None:
     bad = Target("lab", pod.name, "nope", pod.name, "worker-0", (0,))
     async with connected(pod) as (_, client):
         logs = JobLogs(client, [bad], backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
-            items = await taken_until(feed, 1)
+            items = await taken_until(queue, 1)
     assert texts(items) == ['-- cannot be read. It has no container "nope".']
 
 
@@ -287,11 +298,11 @@ async def test_an_error_while_reading_a_previous_run_is_reported_once() -> None:
     async with connected(pod) as (_, client):
         request = LogRequest(previous=True, follow=False)
         logs = JobLogs(client, [target_of(pod, 0)], request=request, backoff=QUICK)
-        feed = logs.open(EVERYTHING)
+        queue = logs.open(EVERYTHING)
         async with running(logs):
             await pod.until(requests=4)
-            items = await taken_until(feed, 1)
-        items += feed.take(everything=True)
+            items = await taken_until(queue, 1)
+        items += queue.take(everything=True)
     assert [text.count("etcd is away") for text in texts(items)] == [1]
 
 
@@ -299,7 +310,7 @@ async def test_the_focused_rank_is_streamed_first() -> None:
     pods = [pod_of(rank) for rank in range(4)]
     async with connected(*pods) as (_, client):
         logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, backoff=QUICK)
-        feed = logs.open(LogSelection(rank=3))
+        queue = logs.open(LogSelection(rank=3))
         async with running(logs):
             await pods[0].until(requests=1)
             logs.focus([LogSelection(rank=3)])
@@ -307,7 +318,7 @@ async def test_the_focused_rank_is_streamed_first() -> None:
                 while pods[3].requests[-1:] == [] or pods[3].requests[-1].get("follow") != "true":
                     await asyncio.sleep(0)
             await pods[3].say("now")
-            assert "now" in texts(await taken_until(feed, 4))
+            assert "now" in texts(await taken_until(queue, 4))
 
 
 async def test_changing_focus_while_logs_are_read_loses_and_duplicates_no_lines() -> None:
@@ -319,20 +330,20 @@ async def test_changing_focus_while_logs_are_read_loses_and_duplicates_no_lines(
         async with connected(*pods) as (_, client):
             targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
             logs = JobLogs(client, targets, request=LogRequest(), max_streams=1, backoff=QUICK)
-            feed = logs.open(EVERYTHING)
+            queue = logs.open(EVERYTHING)
             items: list[Item] = []
             async with running(logs), asyncio.timeout(120):
                 for rank in (1, 2, 0) * 5:
                     amount = len(items)
                     while len(items) == amount and not ended(items, 3):
                         await asyncio.sleep(0)
-                        items += feed.take(everything=True)
+                        items += queue.take(everything=True)
                     for _ in range(turns):
                         await asyncio.sleep(0)
                     logs.focus([LogSelection(rank=rank)])
                 while not ended(items, 3):
                     await asyncio.sleep(0)
-                    items += feed.take(everything=True)
+                    items += queue.take(everything=True)
         for rank, pod in enumerate(pods):
             lines = [item.text.decode() for item in items if isinstance(item, LogLine) and item.rank == rank]
             assert lines == pod.texts

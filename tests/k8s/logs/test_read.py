@@ -29,8 +29,8 @@ from k8s.logs import (
     read,
     targets_of,
 )
-from k8s.logs.feed import LogSelection, by_time
 from k8s.logs.job import full_log
+from k8s.logs.line_queue import LogSelection, by_time
 from k8s.logs.lines import MAX_LINE_BYTES, LogBlock
 from k8s.logs.read import _OwnLines, _RankBlocks
 from k8s.snapshot import Job

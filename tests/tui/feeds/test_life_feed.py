@@ -23,7 +23,7 @@ from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import PODS, REVIEWS
 from tui.feeds.life_feed import LifeFeed, read_life
-from tui.feeds.run_feed import read_run
+from tui.feeds.run_records import read_run
 from tui.jobs.instances import format_ranks
 from tui.runs.store import RunStore
 

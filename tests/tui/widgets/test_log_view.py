@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.theme import Theme
 
 import themes
-from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
+from k8s.logs import EVERYTHING, LineQueue, LogLine, Mark, Marker, Target
 from tests import ROOT
 from tests.support.themed_app import ThemedApp
 from tui.widgets.log.lines import LogLines
@@ -31,10 +31,10 @@ def line(number: int, text: str | bytes = "", rank: int | None = 0) -> LogLine:
     return LogLine(AT + number * 1_000_000, raw or b"line %d" % number, HERE, number, rank)
 
 
-def feed_of(*items: LogLine | Marker) -> Feed:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0)
-    feed.put(HERE, items)
-    return feed
+def feed_of(*items: LogLine | Marker) -> LineQueue:
+    queue = LineQueue(EVERYTHING, lambda _: "", window_s=0.0)
+    queue.put(HERE, items)
+    return queue
 
 
 class Host(ThemedApp[None]):
@@ -71,17 +71,17 @@ def texts(view: LogView) -> list[str]:
 
 @pytest.mark.parametrize("key", ["k", "up", "pageup", "ctrl+u", "g"])
 async def test_a_log_follows_its_end_until_scrolled_up_and_then_counts_new_lines(key: str) -> None:
-    feed = feed_of(*map(line, range(99)))
-    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+    queue = feed_of(*map(line, range(99)))
+    async with Host(LogView(queue)).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         view = pilot.app.query_one(LogView)
         assert texts(view)[-1] == "line 98"
-        feed.put(HERE, [line(99)])
+        queue.put(HERE, [line(99)])
         await settled(pilot)
         assert texts(view)[-1] == "line 99"
         await pilot.press(key)
         before = texts(view)
-        feed.put(HERE, [line(number) for number in range(100, 105)])
+        queue.put(HERE, [line(number) for number in range(100, 105)])
         await settled(pilot)
         assert not view.follows
         assert texts(view) == before
@@ -138,13 +138,13 @@ async def test_a_log_filter_hides_other_lines_but_keeps_markers() -> None:
 
 
 async def test_clearing_can_be_undone() -> None:
-    feed = feed_of(*map(line, range(5)))
-    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+    queue = feed_of(*map(line, range(5)))
+    async with Host(LogView(queue)).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         view = pilot.app.query_one(LogView)
         await pilot.press("C")
         assert "Cleared" in rows(view)[0]
-        feed.put(HERE, [line(5)])
+        queue.put(HERE, [line(5)])
         await settled(pilot)
         assert texts(view) == ["line 5"]
         await pilot.press("C")
@@ -153,13 +153,13 @@ async def test_clearing_can_be_undone() -> None:
 
 async def test_long_lines_wrap_and_scroll_sideways() -> None:
     long = "".join(f"{number:03d} " for number in range(100))
-    feed = feed_of(line(0, long), line(1, "中文" * 60), line(2, "end"))
-    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+    queue = feed_of(line(0, long), line(1, "中文" * 60), line(2, "end"))
+    async with Host(LogView(queue)).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         view = pilot.app.query_one(LogView)
         await pilot.press("l", "l")
         assert texts(view)[0].startswith("004 005")
-        feed.put(HERE, [line(3, "more")])
+        queue.put(HERE, [line(3, "more")])
         await settled(pilot)
         assert texts(view)[0].startswith("004 005")
         await pilot.press("w")
@@ -178,13 +178,13 @@ async def test_the_text_of_an_empty_log_is_wrapped() -> None:
 
 
 async def test_a_paged_log_shows_its_start_and_reads_on_only_as_one_scrolls() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0)
-    async with Host(LogView(feed, max_items=160)).run_test(size=(80, 24)) as pilot:
+    queue = LineQueue(EVERYTHING, lambda _: "", window_s=0.0)
+    async with Host(LogView(queue, max_items=160)).run_test(size=(80, 24)) as pilot:
         view = pilot.app.query_one(LogView)
         view.is_paged = True
         await pilot.press("g")
         assert view.part_text == "no lines"
-        feed.put(HERE, [line(number) for number in range(1_000)], is_history=True)
+        queue.put(HERE, [line(number) for number in range(1_000)], is_history=True)
         await settled(pilot)
         assert (
             texts(view)[0] == "line 0" and view.border_subtitle == " lines 1 to 160, more below; G: newest "
@@ -199,7 +199,7 @@ async def test_a_paged_log_shows_its_start_and_reads_on_only_as_one_scrolls() ->
             last = numbers[-1]
         assert view.part_text in ("lines 841 to 1,000", "lines 851 to 1,000")
         await pilot.press("pagedown")
-        feed.put(HERE, [line(1_000)])
+        queue.put(HERE, [line(1_000)])
         await settled(pilot)
         assert texts(view)[-1] == "line 1000", "at its end, it follows"
 
@@ -215,8 +215,8 @@ async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
 
 
 async def test_the_start_of_the_log_counts_dropped_lines_per_rank() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, dropped_lines={"rank 10": 7})
-    view = LogView(feed, max_items=160)
+    queue = LineQueue(EVERYTHING, lambda _: "", window_s=0.0, dropped_lines={"rank 10": 7})
+    view = LogView(queue, max_items=160)
     async with Host(view).run_test(size=(90, 24)) as pilot:
         await settled(pilot)
         view.append([line(number, rank=number % 2) for number in range(161)])
@@ -323,12 +323,12 @@ def test_a_negated_filter_highlights_nothing() -> None:
 
 
 async def test_a_flood_of_log_lines_is_drained_in_batches_and_keys_still_work() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, max_items=10_000_000)
+    queue = LineQueue(EVERYTHING, lambda _: "", window_s=0.0, max_items=10_000_000)
     items = [line(number, f"step {number} loss 1.234 lr 2.1e-05 412 img/s") for number in range(200_000)]
-    view = LogView(feed)
+    view = LogView(queue)
     async with Host(view).run_test(size=(200, 60)) as pilot:
         for start in range(0, len(items), 1000):
-            feed.put(HERE, items[start : start + 1000])
+            queue.put(HERE, items[start : start + 1000])
         view.filter_text = "step"
         view.drain()
         assert len(view.lines.items) <= SLOW_LINES_PER_DRAIN
@@ -359,8 +359,8 @@ async def test_a_row_that_only_scrolls_is_not_redrawn() -> None:
 
 
 async def test_log_rows_are_redrawn_when_their_appearance_changes() -> None:
-    feed = feed_of(*(line(number, f"step {number} " + "x" * 100) for number in range(200)))
-    app = Host(LogView(feed))
+    queue = feed_of(*(line(number, f"step {number} " + "x" * 100) for number in range(200)))
+    app = Host(LogView(queue))
     async with app.run_test(size=(80, 24)) as pilot:
 
         def drawn() -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from tui.commands.support.output import (
     write,
     write_stderr,
 )
-from tui.feeds.run_feed import NodesAndPods, record_runs
+from tui.feeds.run_records import NodesAndPods, record_runs
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over

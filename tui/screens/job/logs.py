@@ -15,8 +15,8 @@ from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import (
     EVERYTHING,
-    Feed,
     JobLogs,
+    LineQueue,
     LogLine,
     LogRequest,
     LogSelection,
@@ -69,7 +69,7 @@ _COLUMNS = (
 class _Pane:
     view: LogView
     choice: LogSelection
-    feed: Feed
+    queue: LineQueue
 
 
 class LogsScreen(View):
@@ -169,12 +169,12 @@ class LogsScreen(View):
     def _open(self, pane: _Pane, choice: LogSelection) -> None:
         if choice == pane.choice:
             return
-        self._logs.close(pane.feed)
+        self._logs.close(pane.queue)
         pane.choice = choice
         if self._is_from_start:  # what is stored of other ranks is their newest part
             self._restart()
             return
-        pane.feed = self._logs.open(choice)
+        pane.queue = self._logs.open(choice)
         self._show(pane)
         self._logs.focus(each.choice for each in self._panes)
         self.refresh_view()
@@ -182,7 +182,7 @@ class LogsScreen(View):
     def _show(self, pane: _Pane) -> None:
         choice = pane.choice
         names = None if choice.rank is not None else _name_in_all if choice.is_merged else _name_in_instance
-        pane.view.show(pane.feed, name_of=names)
+        pane.view.show(pane.queue, name_of=names)
 
     def _arrange(self) -> None:
         panes = self.query_one("#panes")
@@ -305,7 +305,7 @@ class LogsScreen(View):
     def _set_panes(self, choices: list[LogSelection]) -> None:
         while len(self._panes) > len(choices):
             pane = self._panes.pop()
-            self._logs.close(pane.feed)
+            self._logs.close(pane.queue)
             pane.view.remove()
         for pane, choice in zip(self._panes, choices, strict=False):
             self._open(pane, choice)
@@ -372,7 +372,7 @@ class LogsScreen(View):
         request = BEFORE if self._is_previous else self._window[1]
         self._logs = JobLogs(self._client, self._targets, request=request)
         for pane in self._panes:
-            pane.feed = self._logs.open(pane.choice)
+            pane.queue = self._logs.open(pane.choice)
             self._show(pane)
             if self._is_from_start:
                 pane.view.action_start()

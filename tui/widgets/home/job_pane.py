@@ -35,7 +35,7 @@ from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
-    from k8s.logs import Feed, Item, JobLogs, JobRanks, LogSelection
+    from k8s.logs import Item, JobLogs, JobRanks, LineQueue, LogSelection
     from trainer.tfevents import ScalarCurve
     from tui.feeds.log_tail import TailChoice
     from tui.session import Session
@@ -61,8 +61,8 @@ class _Tail:
     job_uid: str
     choice: TailChoice
     logs: JobLogs
-    feed: Feed
-    points: Feed
+    queue: LineQueue
+    points: LineQueue
     stopped_at_s: float | None = None
     """Event loop time at which the stream stopped; None while it runs."""
 
@@ -265,7 +265,7 @@ class JobPane(Container, can_focus=True):
             self._chart.clear(self._loss_of(job.uid))
         if self._log is not None:
             self._log.empty = no_lines(job, choice.target.name, "l, then p")
-            self._log.show(tail.feed)
+            self._log.show(tail.queue)
         return tail
 
     async def _mount_log(self) -> LogView:

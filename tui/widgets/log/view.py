@@ -25,7 +25,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import Worker
 
-from k8s.logs import Feed, Item, JobLogs, LogLine, LogSelection, Mark, Marker, Target
+from k8s.logs import Item, JobLogs, LineQueue, LogLine, LogSelection, Mark, Marker, Target
 from k8s.text.sanitize import file_name
 from tui.files.log_file import save_log
 from tui.keys import LOG, Key
@@ -94,7 +94,7 @@ class LogView(Widget, can_focus=True):
 
     def __init__(
         self,
-        feed: Feed | None = None,
+        queue: LineQueue | None = None,
         *,
         name_of: Callable[[LogLine], str] | None = None,
         max_items: int = MAX_ITEMS,
@@ -105,7 +105,7 @@ class LogView(Widget, can_focus=True):
         """Create a view.
 
         Args:
-            feed: Source of lines; see `show`.
+            queue: Source of lines; see `show`.
             name_of: Returns the name prefix of a line, for several sources.
             max_items: Maximum number of held lines.
             keys: Keys to bind.
@@ -115,9 +115,9 @@ class LogView(Widget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._bindings = BindingsMap(bindings(keys))
         self._max_items = max_items
-        self._view = LogViewport(max_items, feed.dropped_lines if feed is not None else None)
+        self._view = LogViewport(max_items, queue.dropped_lines if queue is not None else None)
         self.empty = "No lines yet."
-        self._feed = feed
+        self._queue = queue
         self._pending: deque[Item] = deque()
         self._granted = 0
         self._painter = ItemPainter(self._component_style)
@@ -130,9 +130,9 @@ class LogView(Widget, can_focus=True):
         self._drawn: dict[tuple[object, ...], tuple[Item, Strip]] = {}
 
     @property
-    def feed(self) -> Feed | None:
+    def queue(self) -> LineQueue | None:
         """Source of lines."""
-        return self._feed
+        return self._queue
 
     @property
     def lines(self) -> LogLines:
@@ -147,7 +147,7 @@ class LogView(Widget, can_focus=True):
     @property
     def has_more(self) -> bool:
         """True if lines wait that are not held yet."""
-        return bool(self._pending) or (self._feed is not None and self._feed.waiting > 0)
+        return bool(self._pending) or (self._queue is not None and self._queue.waiting > 0)
 
     @property
     def part_text(self) -> str:
@@ -170,14 +170,14 @@ class LogView(Widget, can_focus=True):
         """True if lines have a name prefix."""
         return self._painter.names_lines
 
-    def show(self, feed: Feed | None, *, name_of: Callable[[LogLine], str] | None = None) -> None:
+    def show(self, queue: LineQueue | None, *, name_of: Callable[[LogLine], str] | None = None) -> None:
         """Replace the log; arguments as in the constructor."""
-        if self._feed is not None:
-            self._feed.on_news = None
-        self._feed = feed
+        if self._queue is not None:
+            self._queue.on_news = None
+        self._queue = queue
         self._pending.clear()
         self._granted = 0
-        self._view = LogViewport(self._max_items, feed.dropped_lines if feed is not None else None)
+        self._view = LogViewport(self._max_items, queue.dropped_lines if queue is not None else None)
         self.lines.set_filter(self.filter_text, hides=self.hides)
         self._painter.name_lines(name_of)
         self._painter.current = None
@@ -193,12 +193,12 @@ class LogView(Widget, can_focus=True):
             self.refresh()
 
     def on_mount(self) -> None:
-        """Start draining the feed."""
+        """Start draining the queue."""
         self._listen()
 
     def _listen(self) -> None:
-        if self._feed is not None:
-            self._feed.on_news = self._drain_soon
+        if self._queue is not None:
+            self._queue.on_news = self._drain_soon
             self.drain()
 
     def _drain_soon(self) -> None:
@@ -209,8 +209,8 @@ class LogView(Widget, can_focus=True):
     def drain(self) -> None:
         """Append the pending lines."""
         self._is_drain_pending = False
-        if (room := self._room) and self._feed is not None and not self._pending:
-            self._pending.extend(self._feed.take())
+        if (room := self._room) and self._queue is not None and not self._pending:
+            self._pending.extend(self._queue.take())
         if room and self._pending and self.size.height:
             is_slow = self.wraps or bool(self.filter_text)
             amount = min(SLOW_LINES_PER_DRAIN if is_slow else MAX_ITEMS, room, len(self._pending))

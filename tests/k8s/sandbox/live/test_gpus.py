@@ -33,7 +33,7 @@ from tests.k8s.sandbox.live.running import (
 )
 from tests.support.guide_runs import GUIDE
 from tests.support.objects import joined
-from tui.feeds.run_feed import NodesAndPods, read_run, record_runs
+from tui.feeds.run_records import NodesAndPods, read_run, record_runs
 from tui.runs.compare import Comparison, fit
 from tui.runs.store import RunStore
 

@@ -17,7 +17,7 @@ from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
 from k8s.snapshot import Job
 
 # New lines that may wait for a view; beyond that the oldest are dropped, and a marker reports it.
-FEED_ITEMS = 50_000
+QUEUE_ITEMS = 50_000
 # When this many wait, readers of history pause.
 HISTORY_ITEMS = 20_000
 # Time that lines of several sources wait for each other so that they can be sorted.
@@ -116,11 +116,11 @@ class _Progress(NamedTuple):
     at_s: float
 
 
-class Feed:
+class LineQueue:
     """Buffer of the items of a selection until its view takes them.
 
     History (lines older than the request) also waits on the server, and is never dropped: its readers
-    wait in `until_writable`. In a merged feed each waits for those further behind.
+    wait in `until_writable`. In a merged queue each waits for those further behind.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Feed:
         instance_of_rank: Callable[[int], str],
         *,
         window_s: float = WINDOW_S,
-        max_items: int = FEED_ITEMS,
+        max_items: int = QUEUE_ITEMS,
         max_history: int = HISTORY_ITEMS,
         dropped_lines: Mapping[str, int] | None = None,
     ) -> None:
