@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, work
 from textual.binding import BindingType
 from textual.filter import LineFilter
+from textual.screen import ModalScreen
 from textual.theme import Theme
 from textual.worker import Worker
 
@@ -238,9 +239,10 @@ class Console(BaseConsole):
         """
         has_life = self.session is None or self.session.life.is_idle()
         is_read = has_life and self.snapshot.is_synced
-        running = (each for each in self.workers if each.group not in FOLLOWING and not each.is_finished)
+        groups = {each.group for each in self.workers if not each.is_finished} - FOLLOWING
+        is_working = groups and not isinstance(self.screen, ModalScreen)  # else they may wait for an answer
         views = (each for each in self.screen_stack if isinstance(each, View))
-        return is_read and not any(running) and all(each.is_idle for each in views) and super().is_idle
+        return is_read and not is_working and all(each.is_idle for each in views) and super().is_idle
 
     def accepts_keys(self) -> bool:
         """Return True once the top screen is mounted with its widgets."""

@@ -25,7 +25,7 @@ from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
 from tests.support.real_cluster import allow
 from tui.commands.support.confirm import wait_until_gone
-from tui.jobs.delete_plan import DeletePlan, delete_plan
+from tui.jobs.change_plans import ChangePlan, delete_plan
 from tui.jobs.leftovers import leftover_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -130,7 +130,7 @@ async def until_pod_runs(admin: Client) -> None:
             return
 
 
-async def plan_of(admin: Client, **how: Any) -> DeletePlan:
+async def plan_of(admin: Client, **how: Any) -> ChangePlan:
     """Return the plan to delete the test's PyTorchJob, once it shows its pods."""
     namespace = admin.config.namespace
     async with feed_of(admin, namespace) as feed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,8 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
-from tui.jobs.change_each import change_each
-from tui.jobs.delete_plan import DeletePlan, delete_plan
-from tui.jobs.suspend_plan import suspend_plan
+from tui.jobs import verbs
+from tui.jobs.change_plans import ChangePlan, delete_plan, suspend_plan
 from tui.keys import NEW_JOB
 from tui.options import local_user
 from tui.screens.base.console import BaseConsole, Functions
@@ -127,36 +126,23 @@ async def _edit(console: BaseConsole, session: Session, ref: JobRef) -> None:
 
 def delete(console: BaseConsole, request: ActionRequest) -> None:
     """Delete jobs after confirmation, and report what is left of them."""
-    from tui.screens.dialogs.delete import DeleteScreen
-
-    if (target := console.target_job(request)) is None:
-        return
-    plan = delete_plan(console.snapshot, console.target_jobs(request), hidden=request.hidden)
-    if not plan.jobs:
-        console.notify("It is already gone.", severity="warning")
-        return
-
-    def answered(agreed: DeletePlan | None) -> None:
-        if agreed is not None:
-            console.begin(_delete, target[0], agreed, group="delete")
-
-    console.push_screen(DeleteScreen(plan), answered)
+    if target := console.target_job(request):
+        plan = delete_plan(console.snapshot, console.target_jobs(request), hidden=request.hidden)
+        console.begin(_delete, target[0], plan, group="delete")
 
 
-async def _delete(console: BaseConsole, session: Session, plan: DeletePlan) -> None:
-    from k8s.jobs.create import delete_job
+async def _delete(console: BaseConsole, session: Session, plan: ChangePlan) -> None:
     from tui.feeds.run_records import record_runs
 
-    async def end(job: Job) -> None:
-        await delete_job(session.client, job.ref, job.uid, propagation=plan.propagation)
+    async def record(jobs: Sequence[Job]) -> None:
+        await record_runs(session.client, jobs, session.runs, session.place)
 
-    await record_runs(session.client, plan.jobs, session.runs, session.place)
-    done = await _each(console, plan.jobs, end, "is being deleted.")
-    if done:
-        await _report_leftovers(console, session, DeletePlan(plan.context, tuple(done), plan.propagation))
+    deleted = await verbs.delete(session.client, plan, DialogUi(console), record)
+    if deleted is not None and deleted.jobs:
+        await _report_leftovers(console, session, deleted)
 
 
-async def _report_leftovers(console: BaseConsole, session: Session, plan: DeletePlan) -> None:
+async def _report_leftovers(console: BaseConsole, session: Session, plan: ChangePlan) -> None:
     import asyncio
 
     from tui.jobs.leftovers import find_leftovers, is_over, leftover_lines
@@ -179,58 +165,58 @@ async def _report_leftovers(console: BaseConsole, session: Session, plan: Delete
 
 def suspend(console: BaseConsole, request: ActionRequest) -> None:
     """Suspend jobs after confirmation."""
-    _confirm_suspend(console, request, is_suspended=True)
+    _suspend(console, request, is_suspended=True)
 
 
 def resume(console: BaseConsole, request: ActionRequest) -> None:
     """Resume suspended jobs after confirmation."""
-    _confirm_suspend(console, request, is_suspended=False)
+    _suspend(console, request, is_suspended=False)
 
 
-def _confirm_suspend(console: BaseConsole, request: ActionRequest, *, is_suspended: bool) -> None:
-    if (target := console.target_job(request)) is None:
-        return
-    jobs = [job for ref in console.target_jobs(request) if (job := console.snapshot.job(ref)) is not None]
-    plan = suspend_plan(jobs, is_suspended=is_suspended, hidden=min(request.hidden, len(jobs)))
-    if not plan.jobs:
-        for job, why in plan.refused[:1]:
-            console.notify(why, title=f"{job.ref.kind} {job.ref.name}:", severity="warning")
-        return
-
-    def answered(answer: str | None) -> None:
-        if answer == "do":
-            console.begin(_suspend, target[0].client, plan.jobs, is_suspended, group="suspend")
-
-    verb = "Suspend" if is_suspended else "Resume"
-    console.push_screen(ConfirmScreen(plan.question, "\n".join(plan.lines), verb), answered)
+def _suspend(console: BaseConsole, request: ActionRequest, *, is_suspended: bool) -> None:
+    if target := console.target_job(request):
+        jobs = [job for ref in console.target_jobs(request) if (job := console.snapshot.job(ref)) is not None]
+        plan = suspend_plan(jobs, is_suspended=is_suspended, hidden=request.hidden)
+        console.begin(_confirm_suspend, target[0].client, plan, group="suspend")
 
 
-async def _suspend(console: BaseConsole, client: Client, jobs: Iterable[Job], is_suspended: bool) -> None:
-    from k8s.jobs.modify import suspend_job
-
-    async def do(job: Job) -> None:
-        await suspend_job(client, job.ref, job.uid, is_suspended=is_suspended)
-
-    await _each(console, jobs, do, "is being suspended." if is_suspended else "is being resumed.")
+async def _confirm_suspend(console: BaseConsole, client: Client, plan: ChangePlan) -> None:
+    await verbs.suspend(client, plan, DialogUi(console))
 
 
-async def _each(
-    console: BaseConsole, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
-) -> list[Job]:
-    def fail(_job: Job, error: KubeError) -> None:
-        console.record_refusal(error)
-        console.notify(error.details, title=error.what, severity="error")
+class DialogUi:
+    """Asks in a dialog and reports in notices."""
 
-    named: dict[str, list[JobRef]] = {}
-    changed = await change_each(
-        jobs, do, done, tell=lambda job, words: named.setdefault(words, []).append(job.ref), fail=fail
-    )
-    for words, refs in named.items():
-        if len(refs) == 1:
-            console.notify(f"{refs[0].kind} {refs[0].name} {words}")
+    def __init__(self, console: BaseConsole) -> None:
+        self._console = console
+
+    async def confirm(self, plan: ChangePlan) -> ChangePlan | None:
+        """Ask, or notify why there is nothing to do; return the plan to carry out, or None."""
+        if not plan.jobs:
+            error = next(iter(plan.problems), KubeError("It is already gone."))
+            self._console.notify(error.details, title=error.what, severity="warning")
+        elif plan.verb == "Delete":
+            from tui.screens.dialogs.delete import DeleteScreen
+
+            return await self._console.push_screen_wait(DeleteScreen(plan))
         else:
-            console.notify(f"{listed([ref.name for ref in refs])} are{words.removeprefix('is')}")
-    return changed
+            dialog = ConfirmScreen(plan.question, "\n".join(plan.lines), plan.verb)
+            if await self._console.push_screen_wait(dialog) == "do":
+                return plan
+        return None
+
+    def report(self, jobs: Sequence[Job], words: str) -> None:
+        """Notify of what happened to jobs, in one sentence."""
+        if len(jobs) > 1:
+            words = f"{listed([job.ref.name for job in jobs])} are{words.removeprefix('is')}"
+        else:
+            words = f"{jobs[0].ref.kind} {jobs[0].ref.name} {words}"
+        self._console.notify(words)
+
+    def fail(self, error: KubeError) -> None:
+        """Notify of an error, and remember a refusal."""
+        self._console.record_refusal(error)
+        self._console.notify(error.details, title=error.what, severity="error")
 
 
 FUNCTIONS: Functions = {

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import replace
 
 from tui.commands.support.confirm import (
+    PromptUi,
     add_jobs,
     add_yes,
     check_can_confirm,
-    delete_each,
     find_jobs,
-    is_confirmed,
     wait_until_gone,
 )
 from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.output import write, write_stderr
-from tui.feeds.run_records import NodesAndPods
-from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
+from tui.feeds.run_records import NodesAndPods, record_runs
+from tui.jobs.change_plans import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, leftover_lines
+from tui.jobs.verbs import delete
 from tui.options import ConsoleOptions
 from tui.runs.store import RunStore
 
@@ -52,16 +51,16 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot, reasons = await read_cluster(options, client)
         jobs, are_found = find_jobs(options, snapshot, flags.jobs, flags.job_type)
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
-        if not jobs or not is_confirmed(flags, plan.sentence, plan.word):
-            return 1
         runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, reasons.mirror.pods)
-        failed = await delete_each(client, plan, runs, place)
-        is_done = are_found and not failed
-        plan = replace(plan, jobs=tuple(job for job in plan.jobs if job not in failed))
-        if not flags.wait or not plan.jobs:
+        ui = PromptUi(flags)
+        deleted = await delete(client, plan, ui, lambda jobs: record_runs(client, jobs, runs, place))
+        if deleted is None:
+            return 1
+        is_done = are_found and not ui.has_failed
+        if not flags.wait or not deleted.jobs:
             return 0 if is_done else 1
         began_s = asyncio.get_running_loop().time()
-        left = await wait_until_gone(client, snapshot.namespace, plan, flags.timeout)
+        left = await wait_until_gone(client, snapshot.namespace, deleted, flags.timeout)
         waited_s = asyncio.get_running_loop().time() - began_s
     are_gone = all(each.is_gone for each in left)
     for sentence in leftover_lines(left, waited_s):

@@ -14,13 +14,14 @@ from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
+from tui.commands.support.confirm import PromptUi, add_yes, check_can_confirm
 from tui.commands.support.connect import check_may_change, cluster, read_cluster, server_clock
 from tui.commands.support.output import add_format, write_list, write_stderr
 from tui.commands.support.parser import seconds
 from tui.commands.support.partial import write_items, write_missing
-from tui.feeds.run_records import NodesAndPods
-from tui.jobs.delete_plan import delete_plan
+from tui.feeds.run_records import NodesAndPods, record_runs
+from tui.jobs.change_plans import delete_plan
+from tui.jobs.verbs import delete
 from tui.options import ConsoleOptions, local_user
 from tui.runs.store import RunStore
 from tui.tables.column import Cell, ListColumn, pick, values_of
@@ -83,11 +84,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if flags.dry_run or not jobs:
             return 0
         plan = delete_plan(snapshot, (job.ref for job in jobs))
-        if not is_confirmed(flags, plan.question, plan.word):
-            return 1
         runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, reasons.mirror.pods)
-        failed = await delete_each(client, plan, runs, place, write_stderr)
-    return 1 if failed else 0
+        ui = PromptUi(flags, is_listed=True)
+        deleted = await delete(client, plan, ui, lambda jobs: record_runs(client, jobs, runs, place))
+    return 1 if deleted is None or ui.has_failed else 0
 
 
 async def _delete_readers(client: Client, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Job logic without drawing: filters, events, plans to delete and suspend.
+"""Job logic without drawing: filters, events, plans to change jobs.
 
-Pure: sends no requests.
+Pure, except for the verbs, which send requests.
 """

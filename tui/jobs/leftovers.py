@@ -14,7 +14,7 @@ from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
 from k8s.text.sanitize import sanitize
-from tui.jobs.delete_plan import DeletePlan, pods_of
+from tui.jobs.change_plans import ChangePlan, pods_of
 from tui.text.format import listed, plural
 
 # Pods usually have 30 s to end.
@@ -46,7 +46,7 @@ class Leftover:
 
 
 def find_leftovers(
-    plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]
+    plan: ChangePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]
 ) -> tuple[Leftover, ...]:
     """Return the remains of each deleted job.
 
@@ -99,7 +99,7 @@ def _sentence(left: Leftover, waited_s: float) -> str:
 
 def _left(
     job: Job,
-    plan: DeletePlan,
+    plan: ChangePlan,
     snapshot: ClusterSnapshot,
     now: Job | None,
     pods: Mapping[str, Pod],
@@ -116,7 +116,7 @@ def _left(
     return Leftover(job, now is not None, now.finalizers if now is not None else (), found, runs_on)
 
 
-def _unknown(job: Job, plan: DeletePlan, snapshot: ClusterSnapshot) -> str:
+def _unknown(job: Job, plan: ChangePlan, snapshot: ClusterSnapshot) -> str:
     if snapshot.context != plan.context:
         return "Another cluster is shown now."
     if not snapshot.is_synced:

@@ -36,7 +36,7 @@ async def answer(asking: Terminal, question: str, keys: str) -> int:
 
 
 async def test_delete_prompts_for_confirmation_and_enter_declines(run: CommandLine) -> None:
-    question = "Delete PyTorchJob default/waits, with 3 pods and their logs, freeing 8 GPUs? [y/N]"
+    question = "Delete PyTorchJob default/waits? Deletes 3 pods and their logs, and frees 8 GPUs."
     status, screen = await run.on_terminal("delete", "waits", typed="\n")
     assert (status, question in screen) == (1, True), screen
     assert run.cluster.asked(PATH, method="DELETE") == []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from k8s.client.client import REQUEST_S, Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.errors import KubeError
-from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.connect import with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
@@ -22,12 +21,9 @@ from tui.commands.support.output import (
     write,
     write_stderr,
 )
-from tui.feeds.run_records import NodesAndPods, record_runs
-from tui.jobs.change_each import change_each
-from tui.jobs.delete_plan import DeletePlan
+from tui.jobs.change_plans import ChangePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
 from tui.options import ConsoleOptions
-from tui.runs.store import RunStore
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -75,39 +71,34 @@ def find_jobs(
     return jobs, are_found
 
 
-async def each(
-    jobs: Iterable[Job],
-    change: Callable[[Job], Awaitable[None]],
-    done: str,
-    tell: Callable[[str], None] = write,
-) -> list[Job]:
-    """Change jobs and report each as `done`; return the jobs that could not be changed."""
-    failed: list[Job] = []
+class PromptUi:
+    """Asks on the terminal, unless `--yes` was given, and writes a line for each job."""
 
-    def fail(job: Job, error: KubeError) -> None:
+    def __init__(self, flags: argparse.Namespace, *, is_listed: bool = False) -> None:
+        """Ask as the flags say; if the jobs are listed on stdout, ask without names and report on stderr."""
+        self._flags, self._is_listed = flags, is_listed
+        self.has_failed = False
+
+    async def confirm(self, plan: ChangePlan) -> ChangePlan | None:
+        """Write why jobs cannot be changed, and ask; return the plan, or None."""
+        for error in plan.problems:
+            self.fail(error)
+        question = plan.question if self._is_listed else plan.sentence
+        return plan if plan.jobs and is_confirmed(self._flags, question, plan.word) else None
+
+    def report(self, jobs: Iterable[Job], words: str) -> None:
+        """Write a line for each job."""
+        for job in jobs:
+            (write_stderr if self._is_listed else write)(f"{titles([job.ref])} {words}")
+
+    def fail(self, error: KubeError) -> None:
+        """Write an error."""
+        self.has_failed = True
         write_stderr(str(error))
-        failed.append(job)
-
-    await change_each(
-        jobs, change, done, tell=lambda job, words: tell(f"{titles([job.ref])} {words}"), fail=fail
-    )
-    return failed
-
-
-async def delete_each(
-    client: Client, plan: DeletePlan, runs: RunStore, place: NodesAndPods, tell: Callable[[str], None] = write
-) -> list[Job]:
-    """Record the runs of a plan's jobs, and delete the jobs; return those that could not be deleted."""
-    await record_runs(client, plan.jobs, runs, place)
-
-    async def delete(job: Job) -> None:
-        await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
-
-    return await each(plan.jobs, delete, "is being deleted.", tell)
 
 
 async def wait_until_gone(
-    client: Client, namespace: str, plan: DeletePlan, longest_s: float = LONGEST_S
+    client: Client, namespace: str, plan: ChangePlan, longest_s: float = LONGEST_S
 ) -> Sequence[Leftover]:
     """Wait until deleted objects are gone, for `longest_s` at most; return what is left.
 

@@ -11,14 +11,14 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
-from tui.jobs.delete_plan import PROPAGATIONS, DeletePlan
+from tui.jobs.change_plans import PROPAGATIONS, ChangePlan
 from tui.keys import DELETE, DIALOG
 from tui.widgets.bindings import bindings
 from tui.widgets.form.line_input import LineInput
 from tui.widgets.scroll_pane import ScrollPane
 
 
-class DeleteScreen(ModalScreen[DeletePlan | None]):
+class DeleteScreen(ModalScreen[ChangePlan | None]):
     """Asks for confirmation; returns the confirmed plan, or None."""
 
     CSS_PATH: ClassVar = "confirm.tcss"
@@ -26,7 +26,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))
 
-    def __init__(self, plan: DeletePlan) -> None:
+    def __init__(self, plan: ChangePlan) -> None:
         """Ask for confirmation of `plan`."""
         super().__init__()
         self._plan = plan

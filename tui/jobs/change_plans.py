@@ -1,4 +1,4 @@
-"""Effects of deleting jobs, for the confirmation in the console and on the command line."""
+"""Effects of deleting, suspending and resuming jobs, for the confirmation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from k8s.errors import KubeError
+from k8s.jobs.modify import why_not
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import sanitize
@@ -14,6 +16,7 @@ from tui.text.format import plural
 # More jobs are deleted only after typing a word.
 MOST_WITHOUT_TYPING = 5
 _MOST_NAMED = 10
+Verb = Literal["Delete", "Suspend", "Resume"]
 # The API's propagationPolicy.
 Propagation = Literal["Background", "Foreground", "Orphan"]
 # The default first.
@@ -25,14 +28,18 @@ PROPAGATIONS: Mapping[Propagation, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePlan:
-    """Jobs to delete, as they were when the user requested it."""
+class ChangePlan:
+    """Jobs to change, as they were when the user requested it."""
 
-    context: str
+    verb: Verb
     jobs: tuple[Job, ...]
-    propagation: Propagation = "Background"
+    """The jobs; empty if there is nothing to do."""
     hidden: int = 0
     """Number of these jobs that are marked but hidden by a filter."""
+    problems: tuple[KubeError, ...] = ()
+    """One error for each requested job that cannot be changed."""
+    context: str = ""
+    propagation: Propagation = "Background"
 
     @property
     def pods(self) -> tuple[Instance, ...]:
@@ -52,17 +59,13 @@ class DeletePlan:
     @property
     def question(self) -> str:
         """The question: `Delete 3 jobs?`."""
-        return f"Delete {plural(len(self.jobs), 'job')}?"
+        return f"{self.verb} {plural(len(self.jobs), 'job')}?"
 
     @property
     def word(self) -> str:
-        """Return the word to type as confirmation; empty for a few jobs."""
-        return f"delete {len(self.jobs)}" if len(self.jobs) > MOST_WITHOUT_TYPING else ""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Return the jobs, then the consequences."""
-        return *self.names, "", *self.consequences
+        """Return the word to type as confirmation; empty if yes is enough."""
+        is_typed = self.verb == "Delete" and len(self.jobs) > MOST_WITHOUT_TYPING
+        return f"delete {len(self.jobs)}" if is_typed else ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,18 +73,38 @@ class DeletePlan:
         named = [_line(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
-        return (*named, *hidden_text(self.hidden))
+        if self.hidden:
+            named.append(
+                f"{self.hidden} of these {'is' if self.hidden == 1 else 'are'} hidden by the filter."
+            )
+        return tuple(named)
 
     @property
     def consequences(self) -> tuple[str, ...]:
-        """Return sentences that name the objects deleted and kept."""
-        return _CONSEQUENCES[self.propagation](self), "Volume claims and their files are kept."
+        """Return sentences that name what is lost, what is kept, and the jobs that are skipped."""
+        skipped = [sanitize(f"{each.what} {each.why}") for each in self.problems[:_MOST_NAMED]]
+        if len(self.problems) > _MOST_NAMED:
+            skipped.append(f"and {len(self.problems) - _MOST_NAMED} more are skipped.")
+        return *self._effects, *skipped
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the jobs, then the consequences."""
+        return *self.names, "", *self.consequences
 
     @property
     def sentence(self) -> str:
-        """The question and the consequences in one sentence, for the command line."""
-        names = ", ".join(sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}") for job in self.jobs)
-        return f"Delete {names}, {_ENDS[self.propagation](self)}?"
+        """The question with names, and the consequences, for the command line."""
+        return f"{self.verb} {', '.join(map(_title, self.jobs))}? {' '.join(self._effects)}"
+
+    @property
+    def _effects(self) -> tuple[str, ...]:
+        if self.verb == "Delete":
+            return _DELETED[self.propagation](self), "Volume claims and their files are kept."
+        if self.verb == "Suspend":
+            return _deleted_pods(self), "Progress since the last checkpoint is lost."
+        wanted = plural(sum(job.gpus_requested for job in self.jobs), "GPU")
+        return (f"Starts over, from the last checkpoint if it loads one, and requests {wanted}.",)
 
 
 def delete_plan(
@@ -90,7 +113,7 @@ def delete_plan(
     *,
     propagation: Propagation = "Background",
     hidden: int = 0,
-) -> DeletePlan:
+) -> ChangePlan:
     """Return the effects of deleting these jobs; those already gone are left out.
 
     Args:
@@ -101,7 +124,20 @@ def delete_plan(
     """
     by_ref = {job.ref: job for job in reversed(snapshot.jobs)}
     jobs = tuple(by_ref[ref] for ref in dict.fromkeys(refs) if ref in by_ref)
-    return DeletePlan(snapshot.context, jobs, propagation, min(hidden, len(jobs)))
+    return ChangePlan("Delete", jobs, min(hidden, len(jobs)), (), snapshot.context, propagation)
+
+
+def suspend_plan(jobs: Iterable[Job], *, is_suspended: bool, hidden: int = 0) -> ChangePlan:
+    """Return the effects of suspending or resuming these jobs; `hidden` of them are hidden by a filter."""
+    verb: Verb = "Suspend" if is_suspended else "Resume"
+    answers = [(job, why_not(job, is_suspended=is_suspended)) for job in jobs]
+    errors = [
+        KubeError(f"Could not {verb.lower()} {job.ref.kind} {job.ref.name}.", why)
+        for job, why in answers
+        if why
+    ]
+    changed = tuple(job for job, why in answers if not why)
+    return ChangePlan(verb, changed, min(hidden, len(answers)), tuple(errors))
 
 
 def pods_of(job: Job) -> tuple[Instance, ...]:
@@ -109,39 +145,34 @@ def pods_of(job: Job) -> tuple[Instance, ...]:
     return tuple(each for each in job.instances if each.pod)
 
 
-def hidden_text(hidden: int) -> tuple[str, ...]:
-    """Describe the number of jobs hidden in the list; empty for none."""
-    return (f"{hidden} of these {'is' if hidden == 1 else 'are'} hidden by the filter.",) if hidden else ()
+def _title(job: Job) -> str:
+    return sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}")
 
 
 def _line(job: Job) -> str:
     pods = len(pods_of(job))
     has = [plural(pods, "pod")] if pods else []
     has += [plural(job.gpus_allocated, "GPU")] if job.gpus_allocated else []
-    said = ", ".join([str(job.status), *has])
-    return sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}  {said}")
+    return f"{_title(job)}  {', '.join([str(job.status), *has])}"
 
 
-def deleted_pods(pods: int, finished: int, gpus: int) -> str:
-    """Describe the deleted pods: `Deletes 4 pods (1 finished) and their logs, and frees 24 GPUs.`."""
+def _deleted_pods(plan: ChangePlan) -> str:
+    pods = len(plan.pods)
     if not pods:
         return "There are no pods to delete."
+    finished = pods - plan.running
     noun = "finished pod" if finished == pods else "pod"
     some = f" ({finished} finished)" if 0 < finished < pods else ""
     logs = "its logs" if pods == 1 else "their logs"
-    freed = f", and frees {plural(gpus, 'GPU')}" if gpus and finished < pods else ""
+    freed = f", and frees {plural(plan.gpus, 'GPU')}" if plan.gpus and finished < pods else ""
     return f"Deletes {plural(pods, noun)}{some} and {logs}{freed}."
 
 
-def _background(plan: DeletePlan) -> str:
-    return deleted_pods(len(plan.pods), len(plan.pods) - plan.running, plan.gpus)
+def _foreground(plan: ChangePlan) -> str:
+    return f"{_deleted_pods(plan)} The jobs stay listed until their pods are gone."
 
 
-def _foreground(plan: DeletePlan) -> str:
-    return f"{_background(plan)} The jobs stay listed until their pods are gone."
-
-
-def _orphan(plan: DeletePlan) -> str:
+def _orphan(plan: ChangePlan) -> str:
     if not plan.running:
         return "Deletes the jobs only: finished pods and their logs are kept."
     verbs = ("keeps", "holds", "is") if plan.running == 1 else ("keep", "hold", "are")
@@ -150,28 +181,8 @@ def _orphan(plan: DeletePlan) -> str:
     return f"Deletes the jobs only: {pods} {verbs[0]} running{held} and {verbs[2]} no longer managed."
 
 
-_CONSEQUENCES: Mapping[Propagation, Callable[[DeletePlan], str]] = {
-    "Background": _background,
+_DELETED: Mapping[Propagation, Callable[[ChangePlan], str]] = {
+    "Background": _deleted_pods,
     "Foreground": _foreground,
     "Orphan": _orphan,
-}
-
-
-def _with_pods(plan: DeletePlan) -> str:
-    logs = "its logs" if len(plan.pods) == 1 else "their logs"
-    freed = f", freeing {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
-    return f"with {plural(len(plan.pods), 'pod')} and {logs}{freed}"
-
-
-def _without_pods(plan: DeletePlan) -> str:
-    if not plan.running:
-        return "but leave the finished pods"
-    held = f", holding {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
-    return f"but leave {plural(plan.running, 'pod')} running{held}"
-
-
-_ENDS: Mapping[Propagation, Callable[[DeletePlan], str]] = {
-    "Background": _with_pods,
-    "Foreground": _with_pods,
-    "Orphan": _without_pods,
 }
