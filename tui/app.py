@@ -33,8 +33,7 @@ from tui.options import ConsoleOptions, program
 from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.console import BaseConsole
 from tui.screens.base.request import ActionRequest, Route
-from tui.screens.base.view import INTERRUPT, View
-from tui.screens.dialogs.too_small import TooSmall, is_too_small
+from tui.screens.base.view import INTERRUPT, TooSmall, View, is_too_small
 from tui.screens.lists.jobs import JobsView
 from tui.terminal import tty_state
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter

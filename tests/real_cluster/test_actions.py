@@ -26,7 +26,7 @@ from tests.real_cluster.feed import feed_of, job_called
 from tests.support.real_cluster import allow
 from tui.commands.support.confirm import wait_until_gone
 from tui.jobs.change_plans import ChangePlan, delete_plan
-from tui.jobs.leftovers import leftover_lines
+from tui.jobs.verbs import leftover_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

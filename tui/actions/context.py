@@ -38,7 +38,7 @@ def ns(console: BaseConsole, request: ActionRequest) -> None:
     if request.argument:
         console.begin(_go_to_namespace, request.argument, group="namespace", exclusive=True)
         return
-    from tui.screens.lists.namespaces import NamespacesView
+    from tui.screens.lists.contexts import NamespacesView
 
     console.views.show(Route("ns"), NamespacesView())
 
@@ -84,7 +84,7 @@ async def find_namespace(console: BaseConsole, name: str) -> tuple[bool | None, 
 
 def switch_namespace(console: BaseConsole, request: ActionRequest) -> None:
     """Show the jobs of the selected namespace."""
-    from tui.screens.lists.namespaces import ALL_KEY
+    from tui.screens.lists.contexts import ALL_KEY
 
     if request.selected:
         show_namespace(console, ALL if request.selected == ALL_KEY else request.selected)

@@ -145,7 +145,7 @@ async def _delete(console: BaseConsole, session: Session, plan: ChangePlan) -> N
 async def _report_leftovers(console: BaseConsole, session: Session, plan: ChangePlan) -> None:
     import asyncio
 
-    from tui.jobs.leftovers import find_leftovers, is_over, leftover_lines
+    from tui.jobs.verbs import find_leftovers, is_over, leftover_lines
 
     clock = asyncio.get_running_loop().time
     began_s = clock()
@@ -196,7 +196,7 @@ class DialogUi:
             error = next(iter(plan.problems), KubeError("It is already gone."))
             self._console.notify(error.details, title=error.what, severity="warning")
         elif plan.verb == "Delete":
-            from tui.screens.dialogs.delete import DeleteScreen
+            from tui.screens.dialogs.confirm import DeleteScreen
 
             return await self._console.push_screen_wait(DeleteScreen(plan))
         else:

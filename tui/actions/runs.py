@@ -18,7 +18,7 @@ MOST_AT_ONCE = 4
 
 def runs(console: BaseConsole, request: ActionRequest) -> None:
     """Show the past runs."""
-    from tui.screens.lists.runs import RunsView
+    from tui.screens.lists.compare import RunsView
 
     console.views.show(Route("runs"), RunsView(console.context.runs))
     if request.argument and (view := console.views.current) is not None:

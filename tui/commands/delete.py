@@ -17,8 +17,7 @@ from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.output import write, write_stderr
 from tui.feeds.run_records import NodesAndPods, record_runs
 from tui.jobs.change_plans import PROPAGATIONS, delete_plan
-from tui.jobs.leftovers import LONGEST_S, leftover_lines
-from tui.jobs.verbs import delete
+from tui.jobs.verbs import LONGEST_S, delete, leftover_lines
 from tui.options import ConsoleOptions
 from tui.runs.store import RunStore
 

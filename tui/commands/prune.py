@@ -16,9 +16,8 @@ from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.commands.support.confirm import PromptUi, add_yes, check_can_confirm
 from tui.commands.support.connect import check_may_change, cluster, read_cluster, server_clock
-from tui.commands.support.output import add_format, write_list, write_stderr
+from tui.commands.support.output import add_format, write_items, write_list, write_missing, write_stderr
 from tui.commands.support.parser import seconds
-from tui.commands.support.partial import write_items, write_missing
 from tui.feeds.run_records import NodesAndPods, record_runs
 from tui.jobs.change_plans import delete_plan
 from tui.jobs.verbs import delete

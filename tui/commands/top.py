@@ -16,9 +16,8 @@ from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_cluster, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
-from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.output import WrongUsage, no_jobs, write, write_missing, write_stderr
 from tui.commands.support.parser import CommandParser
-from tui.commands.support.partial import no_jobs, write_missing
 from tui.jobs.filters import gpu_totals
 from tui.options import ConsoleOptions
 from tui.tables import jobs as job_table

@@ -7,8 +7,14 @@ from collections import Counter
 
 from k8s.client.client import Client
 from tui.commands.support.connect import read_cluster
-from tui.commands.support.output import add_format, write, write_list, write_stderr
-from tui.commands.support.partial import write_items, write_missing
+from tui.commands.support.output import (
+    add_format,
+    write,
+    write_items,
+    write_list,
+    write_missing,
+    write_stderr,
+)
 from tui.feeds.telemetry_feed import open_telemetry
 from tui.jobs.idle_report import held_nodes, message_to_owner, usage_by_user
 from tui.options import ConsoleOptions

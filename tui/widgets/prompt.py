@@ -1,4 +1,4 @@
-"""The prompt for filters and commands."""
+"""The prompt for filters and commands, and its one-line input."""
 
 from __future__ import annotations
 
@@ -8,12 +8,31 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
+from textual.reactive import reactive
 from textual.suggester import Suggester
 from textual.widgets import Input, Label
 
 from k8s.text.sanitize import sanitize
 from tui.keys import PROMPT, Key
-from tui.widgets.form.line_input import LineInput
+
+
+class LineInput(Input):
+    """Input that processes a burst of keys in order, as one packet over SSH brings it.
+
+    Textual inserts a letter at once but sends `backspace` or `ctrl+u` up to the app first, so that a letter
+    typed after them in the same packet would overtake them.
+    """
+
+    # Each blink would send a line of bytes over SSH, twice a second.
+    cursor_blink = reactive(False, init=False)
+
+    async def _on_key(self, event: events.Key) -> None:
+        bindings = self._bindings.key_to_bindings.get(event.key)
+        if bindings and not event.is_printable:
+            event.stop()
+            event.prevent_default()
+            await self.run_action(bindings[0].action)
+
 
 # Returns the completed text; empty if there is none.
 Completer = Callable[[str], str]

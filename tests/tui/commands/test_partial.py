@@ -10,7 +10,7 @@ from k8s.snapshot import Missing
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.objects import GPU, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
-from tui.commands.support.partial import missing_line, resources_of
+from tui.commands.support.output import missing_line, resources_of
 
 JOBS = ("kubeflow.org/v1/{}pytorchjobs", "batch/v1/{}jobs")
 

@@ -18,7 +18,7 @@ from tests.support.playground import Playground
 from tests.tui.keys.world import seen, typed, world
 from trainer.tfevents import EventWriter
 from tui.widgets.curve_chart import CurveChart
-from tui.widgets.yaml_view import YamlView
+from tui.widgets.form.manifest_pane import YamlView
 
 PRESSES = 8
 """No view is at its end after so many, and of three charts another one has the focus than after one."""

@@ -17,7 +17,7 @@ from tests.support.playground import LISTS, ONE_JOB, bert, console_on, some_obje
 from tui.feeds.curve_feed import LOG_HINT
 from tui.files.served_kinds import store_served
 from tui.screens import ACTIONS
-from tui.screens.dialogs.delete import DeleteScreen
+from tui.screens.dialogs.confirm import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView

@@ -18,9 +18,9 @@ from tui.runs.series import Series
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.curve_chart import CurveChart, PlotCurve
 from tui.widgets.form.job_fields import Notice, PreflightView
+from tui.widgets.form.manifest_pane import YamlView
 from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
-from tui.widgets.yaml_view import YamlView
 
 
 class Shelf(FramedApp):

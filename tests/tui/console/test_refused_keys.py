@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.playground import ONE_JOB, Playground, console_on, some_objects
-from tui.screens.dialogs.delete import DeleteScreen
+from tui.screens.dialogs.confirm import DeleteScreen
 from tui.screens.lists.jobs import JobsView
-from tui.widgets.key_bar import KeyBar
+from tui.widgets.status_line import KeyBar
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

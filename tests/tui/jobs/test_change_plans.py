@@ -12,7 +12,7 @@ from k8s.models import Pod, Reader
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from tests.support.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
 from tui.jobs.change_plans import MOST_WITHOUT_TYPING, ChangePlan, Propagation, delete_plan
-from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over, leftover_lines
+from tui.jobs.verbs import LONGEST_S, Leftover, find_leftovers, is_over, leftover_lines
 
 BERT = pytorch_job("bert", workers=3)
 PODS = [pod_of(BERT, place, on="n1", uid=f"uid-{place}") for place in ("master-0", "worker-0", "worker-1")]

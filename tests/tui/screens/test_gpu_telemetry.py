@@ -36,7 +36,7 @@ from tests.tui.screens.test_job import job_view
 from tests.tui.screens.test_job import row as job_row
 from tests.tui.screens.test_jobs import line_of, picture
 from tui.feeds.telemetry_feed import TelemetryFeed
-from tui.screens.base.gpu_cells import TREND_CELLS, trend
+from tui.screens.base.telemetry_list import TREND_CELLS, trend
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job.usage import UsageView

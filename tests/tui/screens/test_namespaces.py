@@ -17,8 +17,8 @@ from tests.support.playground import Playground, console_on, some_objects
 from tests.tui.keys.world import typed
 from tui.app import Console
 from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first
+from tui.screens.lists.contexts import NamespacesView
 from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.namespaces import NamespacesView
 from tui.screens.lists.nodes import NodesView
 
 ALL = [namespace(name) for name in ("default", "nlp", "vision")]

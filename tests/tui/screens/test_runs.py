@@ -11,8 +11,7 @@ from tests.support.guide_runs import GUIDE, guide
 from tests.support.playground import console_on, some_objects
 from tui.runs.store import RUNS_FILE, RunStore
 from tui.screens.documents.text import TextView
-from tui.screens.lists.compare import CompareView
-from tui.screens.lists.runs import RunsView
+from tui.screens.lists.compare import CompareView, RunsView
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])

@@ -21,7 +21,7 @@ from tui.keys.removed import REMOVED
 from tui.screens import key_table
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import Route
-from tui.screens.dialogs.too_small import TooSmall
+from tui.screens.base.view import TooSmall
 from tui.screens.job.job import JobView
 from tui.screens.job.logs import LogsScreen
 from tui.screens.lists.jobs import JobsView

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from k8s.text.yaml_writer import to_text
-from tui.text.object_yaml import MASK, is_fold, object_text
+from tui.screens.documents.yaml import MASK, is_fold, object_text
 
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:template": {}}}}]
 JOB: dict[str, Any] = {

@@ -22,7 +22,7 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.jobs.change_plans import ChangePlan
-from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
+from tui.jobs.verbs import LONGEST_S, Leftover, find_leftovers, is_over
 from tui.options import ConsoleOptions
 
 

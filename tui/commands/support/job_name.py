@@ -11,8 +11,7 @@ from k8s.errors import KubeError, NotFound
 from k8s.kinds import KINDS, JobRef, kind_of
 from k8s.kinds.unknown import AnyOwner
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.support.output import WrongUsage
-from tui.commands.support.partial import missing_line
+from tui.commands.support.output import WrongUsage, missing_line
 from tui.jobs.kind_words import KINDS_OF_OTHERS, matches_kind
 
 NAME_HELP = "job name, or KIND/NAME"

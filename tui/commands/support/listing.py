@@ -19,10 +19,10 @@ from tui.commands.support.output import (
     WrongUsage,
     write,
     write_csv,
+    write_items,
     write_object,
     write_stderr,
 )
-from tui.commands.support.partial import write_items
 from tui.tables.column import Item, ListColumn, Values, View, values_of
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 from tui.text.filter_query import parse_filter

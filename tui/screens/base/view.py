@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
@@ -24,9 +25,8 @@ from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view_context import ViewContext
 from tui.text.format import Run
 from tui.widgets.bindings import bindings
-from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
-from tui.widgets.status_line import StatusLine
+from tui.widgets.status_line import KeyBar, StatusLine
 from tui.widgets.table.row_set import LabelsOf
 from tui.widgets.table.table import Table
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from tui.jobs.notices import JobNotice
-    from tui.screens.base.request import Route
     from tui.session import Session
 
 
@@ -449,3 +448,35 @@ class ViewStack:
     def _remember(self) -> None:
         if (view := self.current) is not None and view.route is not None:
             self.previous = view.route
+
+
+MIN_SIZE = Size(60, 15)
+
+
+def is_too_small(size: Size) -> bool:
+    """Return True if no view fits."""
+    return size.width < MIN_SIZE.width or size.height < MIN_SIZE.height
+
+
+class TooSmall(ModalScreen[None]):
+    """Shows the actual and the required size; closes when the terminal is large enough."""
+
+    DEFAULT_CSS = """
+    TooSmall { align: center middle; background: $background; }
+    TooSmall Label { width: auto; max-width: 100%; text-align: center; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        yield Label(self._text(self.app.size), markup=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Show the new size, or close once it is large enough."""
+        if is_too_small(event.size):
+            self.query_one(Label).update(self._text(event.size))
+        elif self.app.screen is self:
+            self.app.pop_screen()
+
+    def _text(self, size: Size) -> str:
+        need = f"{MIN_SIZE.width}x{MIN_SIZE.height}"
+        return f"{size.width}x{size.height} is too small.\nAt least {need} is needed.\n^c quits"

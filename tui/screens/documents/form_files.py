@@ -19,8 +19,7 @@ from tui.jobs.new_job import draft
 from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.job_files import needs_git_credentials
 from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, read_job
-from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.screens.dialogs.text_prompt import LoginScreen, TextPromptScreen
+from tui.screens.dialogs.confirm import ConfirmScreen, LoginScreen, TextPromptScreen
 from tui.terminal.key_queue import keys_held
 from tui.text.format import age
 from tui.widgets.form.job_fields import Notice

@@ -31,8 +31,7 @@ from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import CreateBar, Notice
-from tui.widgets.key_bar import KeyBar
-from tui.widgets.status_line import StatusLine
+from tui.widgets.status_line import KeyBar, StatusLine
 
 KEYS = tuple(key for key in NEW_JOB if key.action in ("create", "dry_run", "leave"))
 

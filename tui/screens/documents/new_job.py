@@ -48,8 +48,7 @@ from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field, field_around
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
 from tui.widgets.form.manifest_pane import ManifestPane
-from tui.widgets.key_bar import KeyBar
-from tui.widgets.status_line import StatusLine
+from tui.widgets.status_line import KeyBar, StatusLine
 
 
 class NewJobScreen(SubmitScreen):

@@ -12,8 +12,7 @@ from k8s.telemetry.gpu_warnings import GpuWarning
 from k8s.telemetry.readings import GpuKey, PodReadings, RankReading
 from k8s.text.sanitize import sanitize
 from tui.keys import ViewDeclaration
-from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
-from tui.screens.base.telemetry_list import TelemetryList
+from tui.screens.base.telemetry_list import GPU_COLUMNS, TelemetryList, gpu_cells, gpu_text, warning_detail
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job import USAGE
 from tui.tables.column import Cell, Column, Row

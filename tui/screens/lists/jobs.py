@@ -36,7 +36,7 @@ from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import Clock, count, devices, plural
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
-from tui.widgets.key_bar import KeyBar
+from tui.widgets.status_line import KeyBar
 from tui.widgets.table.row_set import RowCache
 from tui.widgets.table.table import Table
 

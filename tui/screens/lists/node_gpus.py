@@ -13,8 +13,7 @@ from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow, device
 from k8s.telemetry.readings import GpuReading, NodeReadings, holders_of
 from k8s.text.sanitize import sanitize
 from tui.keys import ViewDeclaration
-from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
-from tui.screens.base.telemetry_list import TelemetryList
+from tui.screens.base.telemetry_list import GPU_COLUMNS, TelemetryList, gpu_cells, gpu_text, warning_detail
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.lists import NODE_GPUS
 from tui.tables.column import Cell, Column, Row

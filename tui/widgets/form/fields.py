@@ -25,7 +25,7 @@ from textual.widgets.text_area import Edit, EditResult
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.fields import FormField
 from tui.text.cells import elide_end
-from tui.widgets.form.line_input import LineInput
+from tui.widgets.prompt import LineInput
 
 MOST_SHOWN = 6
 Option = tuple[str, str]

@@ -10,7 +10,7 @@ from rich.style import Style
 import themes
 from tests.support.colours import COLOURED, contrast
 from tests.tui.screens.new_job.world import ECHO, Form, form
-from tui.screens.dialogs.text_prompt import LoginScreen
+from tui.screens.dialogs.confirm import LoginScreen
 from tui.widgets.form.job_fields import FieldsTitle
 
 SIZES = ((60, 15), (80, 24), (200, 60), (100, 90))

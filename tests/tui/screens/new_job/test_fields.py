@@ -16,8 +16,7 @@ from tui.jobs.new_job.fields import FormField
 from tui.jobs.new_job.preflight import PreflightLine
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import JobFields, PreflightView
-from tui.widgets.form.manifest_pane import ManifestPane
-from tui.widgets.yaml_view import YamlView
+from tui.widgets.form.manifest_pane import ManifestPane, YamlView
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE
 from k8s.text.yaml_writer import to_yaml
 from tests.tui.screens.new_job.world import ECHO, NEVER_S, Form, form
-from tui.screens.dialogs.text_prompt import TextPromptScreen
+from tui.screens.dialogs.confirm import TextPromptScreen
 from tui.screens.documents.form_requests import CheckTimes
 from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import TextAreaField

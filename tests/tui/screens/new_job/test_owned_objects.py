@@ -12,9 +12,9 @@ import pytest
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer
 from tests.tui.screens.new_job.world import ECHO, JOBS, Form, form
-from tui.screens.dialogs.text_prompt import LoginScreen
+from tui.screens.dialogs.confirm import LoginScreen
 from tui.screens.documents.form_requests import CheckTimes
-from tui.widgets.form.line_input import LineInput
+from tui.widgets.prompt import LineInput
 
 PODS = "/api/v1/namespaces/vision/pods"
 SECRETS = "/api/v1/namespaces/vision/secrets"

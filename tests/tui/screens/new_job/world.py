@@ -25,8 +25,7 @@ from tui.screens.documents.form_requests import CheckTimes
 from tui.screens.documents.new_job import NewJobScreen
 from tui.widgets.form.fields import Field, TextAreaField, TextField
 from tui.widgets.form.job_fields import JobFields
-from tui.widgets.form.manifest_pane import ManifestPane
-from tui.widgets.yaml_view import YamlView
+from tui.widgets.form.manifest_pane import ManifestPane, YamlView
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"
 CLAIMS = "/api/v1/namespaces/vision/persistentvolumeclaims"
