@@ -124,8 +124,10 @@ def quota_causes(
         is_never = needed.get(resource, 0) > limit
         if not is_never and (not want or want <= left):
             continue
-        number, total = (len(at_once), needed[resource]) if is_never else (len(missing), want)
-        who = f"{next(iter(missing))} needs" if number == 1 else f"{number} pods together need"
+        total = needed[resource] if is_never else want
+        number = sum(resource in pod for pod in (at_once if is_never else missing.values()))
+        first = next((pod for pod, amounts in missing.items() if resource in amounts), "1 pod")
+        who = f"{first} needs" if number == 1 else f"{number} pods together need"
         start = "Never starts" if is_never else "Waits for quota" + " in part" * (want > limit)
         has = f"allows {bare_amount(key, limit)}"
         if not is_never and want <= limit:

@@ -12,10 +12,14 @@ from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.kubeflow.train_job import TrainJob
+from k8s.models.base import Meta
+from k8s.models.namespace import Quota, QuotaStatus
 from k8s.reasons.cause import Cause
 from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
+from k8s.reasons.pod_rules import quota_causes
 from k8s.reasons.static_checks import check_capacity
 from k8s.scheduling.predicates import ClusterCapacity
+from k8s.scheduling.requests import ResourceList
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 
@@ -310,6 +314,24 @@ async def test_a_quota_counts_only_pods_that_run_at_once(indexed: bool, hard: st
             cluster.say(path, reply)
         found = await quota_findings(client, BATCH, JobSpec(name="sweep"), manifest)
     assert [each.text for each in found] == ([said] if said else [])
+
+
+def test_a_quota_counts_only_pods_that_request_its_resource() -> None:
+    limits = Quota(
+        metadata=Meta(name="team"),
+        status=QuotaStatus(hard={"requests.example.com/npu": "4"}, used={"requests.example.com/npu": "3"}),
+    )
+    launcher: ResourceList = {"cpu": 1}
+    for pods, who in (
+        ({"launcher": launcher, "worker-0": npus(1), "worker-1": npus(1)}, "2 pods together need 2"),
+        ({"launcher": launcher, "worker-0": npus(2)}, "worker-0 needs 2"),
+    ):
+        [cause] = quota_causes(limits, pods, pods.values(), "vision")
+        assert f": {who} example.com/npu; quota team has 1 of 4 left" in cause.sentence
+
+
+def npus(amount: int) -> ResourceList:
+    return {"example.com/npu": amount}
 
 
 async def capacity_of(answer: Answer) -> ClusterCapacity:

@@ -10,6 +10,7 @@ from typing import Any
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import defaults, patches, validation
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
+from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.store import Object, Record, Store
 
@@ -144,11 +145,8 @@ class Registry:
         name = old["metadata"]["name"]
         meta, old_meta = new["metadata"], old["metadata"]
         if meta.get("uid") not in (None, "", old_meta["uid"]):
-            why = (
-                f"Precondition failed: UID in precondition: {meta['uid']}, "
-                f"UID in object meta: {old_meta['uid']}"
-            )
-            raise api_errors.conflict(served, name, why)
+            cause = StatusCause.invalid("metadata.uid", meta["uid"], validation.IMMUTABLE)
+            raise api_errors.invalid(served, name, [cause])
         if meta.get("resourceVersion") not in (None, "", old_meta["resourceVersion"]):
             why = (
                 "the object has been modified; please apply your changes to the latest version and try again"
