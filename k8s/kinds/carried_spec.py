@@ -101,7 +101,7 @@ def carried_spec(kind: CreatableKind, obj: Manifest, text: object) -> tuple[JobS
         NoSpec: It carries none, or one that is invalid, of a newer version, or not that of the object.
     """
     if text is None:
-        raise NoSpec(f"this {kind.resource.kind} carries no spec of gpuconsole")
+        raise NoSpec(f"this {kind.resource.kind} has no annotation {SPEC_ANNOTATION}")
     meta = nested(obj, "metadata")
     spec = replace(
         _decoded(text, obj),
@@ -119,7 +119,7 @@ def carried_spec(kind: CreatableKind, obj: Manifest, text: object) -> tuple[JobS
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         named = ", ".join(changed[:_MOST_NAMED])
         verb = "differs" if len(changed) == 1 else "differ"
-        raise NoSpec(f"the job is not as its spec in {SPEC_ANNOTATION} makes it: {named}{more} {verb}")
+        raise NoSpec(f"{named}{more} {verb} from what gpuconsole created")
     return spec, tuple(place.removeprefix("metadata.").replace("s.", " ", 1) for place in found)
 
 

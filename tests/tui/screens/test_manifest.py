@@ -85,7 +85,7 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
 async def test_the_notice_explains_the_missing_form_and_references_to_the_old_name() -> None:
     async with opened() as it:
         assert it.notice == (
-            "The form cannot be filled in: this PyTorchJob carries no spec of gpuconsole. "
+            "The form cannot be filled in: this PyTorchJob has no annotation gpuconsole.dev/spec. "
             "Edit its YAML, then create it. Still refers to bert in: for."
         )
         assert "name: bert-2" in it.lines.text
