@@ -20,7 +20,6 @@ MANUAL = ROOT / "tui" / "manual"
 
 
 def keys_as_markdown() -> str:
-    """Return the table as Markdown, for the manual."""
     lines = []
     for place, table in key_table().sections:
         lines += [f"**{place}**", "", "| key | does | id |", "|---|---|---|"]
@@ -88,7 +87,6 @@ def _default(field: JobField) -> str:
 
 
 def commands_as_markdown() -> str:
-    """Return every command with what it does."""
     lines = ["| command | does |", "|---|---|"]
     for command in COMMANDS:
         names = ", ".join(f"`{name}`" for name in (command.name, *command.aliases))
@@ -105,17 +103,14 @@ PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
 
 
 def chapter(name: str) -> Path:
-    """Return the file of a chapter."""
     return MANUAL / f"{name}.md"
 
 
 def part_of(text: str, name: str) -> str:
-    """Return the text between the markers of a part."""
     return text.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->\n")[0]
 
 
 def with_part(text: str, name: str, part: str) -> str:
-    """Return `text` with another part between its markers."""
     begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
     return f"{text.split(begin)[0]}{begin}{part}{end}{text.split(end)[1]}"
 

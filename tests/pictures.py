@@ -61,7 +61,6 @@ def main() -> int:
 
 
 def gpuconsole(*words: str) -> str:
-    """Run a command and return what it prints."""
     command = [sys.executable, "-P", "-m", "tui", *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -172,17 +171,14 @@ def make_tour() -> None:
 
 
 def log_of(job: str) -> str:
-    """Return the log of rank 0."""
     return gpuconsole("--sandbox", "logs", job)
 
 
 def curves_of(job: str) -> str:
-    """Return the numbers that a job has written."""
     return gpuconsole("--sandbox", "curves", job, "-o", "csv")
 
 
 def wait_for_lines(count: int) -> None:
-    """Wait until rank 0 has said a screenful."""
     while len(log_of("digits-baseline").splitlines()) < count:
         pass
 
@@ -197,7 +193,6 @@ async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
 
 
 async def save(pilot: Pilot[int], name: str) -> None:
-    """Save the screen as a picture."""
     await pilot.pause(1.0)
     path = FOLDER / f"{name}.svg"
     path.write_text(pilot.app.export_screenshot(title="gpuconsole"))

@@ -25,7 +25,6 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 
 @pytest.fixture(scope="module")
 def trees() -> dict[Path, ast.Module]:
-    """Return the parsed source files."""
     return {path: ast.parse(path.read_text()) for path in SOURCES}
 
 

@@ -95,7 +95,6 @@ class Feed:
         return self.published[-1][1]
 
     async def until_live(self, cluster: ScriptedCluster, paths: Iterable[str]) -> ClusterSnapshot:
-        """Wait until everything is watched."""
         for path in paths:
             await cluster.until_asked(path, watch=True)
         return await self.until(lambda each: each.is_synced and not each.stale)

@@ -99,12 +99,10 @@ class ScriptedPod:
         await self.tell()
 
     async def end(self, exit_code: int = 0, reason: str = "") -> None:
-        """End the run."""
         self.runs[-1].exit_code, self.runs[-1].reason = exit_code, reason
         await self.tell()
 
     async def restart(self) -> None:
-        """Begin the next run."""
         self.runs.append(Run())
         await self.tell()
 
@@ -168,7 +166,6 @@ class ScriptedCluster:
         """Break every connection."""
 
     async def pod(self, request: web.Request) -> web.StreamResponse:
-        """Answer for a pod."""
         pod = self.pods.get(request.match_info["pod"])
         if self.is_down:
             assert request.transport is not None
@@ -185,7 +182,6 @@ class ScriptedCluster:
         return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
 
     async def log(self, request: web.Request) -> web.StreamResponse:
-        """Answer for a pod's log."""
         pod = self.pods.get(request.match_info["pod"])
         assert request.transport is not None
         if self.is_down:

@@ -54,7 +54,6 @@ class Watched:
         return self.mirror.state.problem
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a state."""
         async with asyncio.timeout(WAIT_S):
             while not is_so():
                 self._changed.clear()

@@ -33,11 +33,9 @@ class ObjectStore:
         cluster.say_everywhere(Compute(self._answer))
 
     def names(self) -> list[str]:
-        """Return the names of the stored objects, as `configmaps/a`."""
         return sorted("/".join(path.split("/")[-2:]) for path in self.objects)
 
     def named(self, what: str) -> Object:
-        """Return the object of such a name."""
         return next(obj for path, obj in self.objects.items() if path.endswith(f"/{what}"))
 
     def put(self, path: str, obj: Mapping[str, Any]) -> Object:

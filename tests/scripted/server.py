@@ -163,16 +163,13 @@ class Stream:
         return self
 
     def event(self, event_type: str, obj: object) -> Self:
-        """Send one line of a watch."""
         return self.send({"type": event_type, "object": obj})
 
     def end(self) -> Self:
-        """End it in order."""
         self._pieces.put_nowait(None)
         return self
 
     def drop(self) -> Self:
-        """Break the connection."""
         self._pieces.put_nowait(Drop)
         return self
 
@@ -299,7 +296,6 @@ class ScriptedCluster:
         self.say(path, *replies, method=method, watch=watch)
 
     def asked(self, path: str, *, method: str = "GET", watch: bool = False) -> list[Asked]:
-        """Return the requests for a path."""
         return [
             each for each in self.requests if (each.method, each.path, each.is_watch) == (method, path, watch)
         ]

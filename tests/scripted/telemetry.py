@@ -75,7 +75,6 @@ def _is_on(field_selector: str, pod: Object) -> bool:
 
 
 def proxy_path(node: str, *, namespace: str = "gpu-operator", port: str = "9400", scheme: str = "") -> str:
-    """Return the proxy path of a node's exporter."""
     prefix = f"{scheme}:" if scheme else ""
     return f"/api/v1/namespaces/{namespace}/pods/{prefix}dcgm-exporter-{node}:{port}/proxy/metrics"
 

@@ -38,7 +38,6 @@ class Speaker:
             yield message.data[0], message.data[1:]
 
     async def hear(self) -> tuple[int, bytes]:
-        """Wait for one message."""
         return await anext(self.heard())
 
     def drop(self) -> None:

@@ -119,12 +119,10 @@ def event(about: str, reason: str, message: str, *, kind: str = "Pod", seconds_a
 
 
 def nodes_of(*objects: Object) -> tuple[Node, ...]:
-    """Read nodes."""
     return tuple(models.convert(each, Node) for each in objects)
 
 
 def labelled(name: str, gpus: int = 8, labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
-    """Return a node with labels."""
     found = node(name, gpus, **spec)
     found["metadata"]["labels"] = dict(labels or {})
     return found

@@ -19,7 +19,6 @@ _AT = re.compile(r"@([\d.]+) ")
 
 
 def read_cases(folder: Path) -> list[dict[str, Any]]:
-    """Return the cases of all files of a folder."""
     return [
         case | {"file": path.stem}
         for path in sorted(folder.glob("*.yaml"))

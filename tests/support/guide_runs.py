@@ -32,7 +32,6 @@ def ended_run(name: str, losses: Sequence[float] = (), **more: Any) -> RunRecord
 
 
 def guide() -> list[RunRecord]:
-    """Return the four runs."""
     return [
         ended_run(
             name, arguments={"--model": model, "--batch-size": "64"}, placement=f"gpu-1: {gpus}", link=link,

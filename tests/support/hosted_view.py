@@ -46,7 +46,6 @@ class Hosted(FramedApp):
 async def hosted(
     view: View, snapshot: ClusterSnapshot, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[Hosted, Pilot[None]]]:
-    """Show a view of a snapshot."""
     app = Hosted(view)
     async with app.run_test(size=size) as pilot:
         view.snapshot = snapshot

@@ -30,7 +30,6 @@ def event(
     at: str = "",
     **more: Any,
 ) -> Object:
-    """Return an event about an object, given by its kind and its name."""
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": f"event-{name}", "resourceVersion": "1"},
         "involvedObject": {"kind": about[0], "namespace": namespace, "name": about[1]},
@@ -52,7 +51,6 @@ def claim(
     mode: str = "ReadWriteMany",
     annotations: Object | None = None,
 ) -> Object:
-    """Return a volume claim."""
     return {
         "metadata": {
             "name": name,
@@ -72,13 +70,11 @@ def claim(
 
 
 def namespace(name: str, phase: str = "Active") -> Object:
-    """Return a namespace."""
     meta = {"name": name, "uid": f"ns-{name}", "resourceVersion": "1", "creationTimestamp": ago(days=100)}
     return {"metadata": meta, "status": {"phase": phase}}
 
 
 def quota(name: str, used: int, hard: int, *, namespace: str = "default") -> Object:
-    """Return a quota of GPUs."""
     meta = {"name": name, "namespace": namespace, "uid": f"quota-{namespace}-{name}", "resourceVersion": "1"}
     amounts = {f"requests.{GPU}": str(hard)}, {f"requests.{GPU}": str(used)}
     return {"metadata": meta, "status": {"hard": amounts[0], "used": amounts[1]}}

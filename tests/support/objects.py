@@ -31,7 +31,6 @@ def join(
 
 
 def node(name: str, gpus: int = 8, *, capacity: int | None = None, **spec: Any) -> Object:
-    """Return a Ready node."""
     return {
         "metadata": {"name": name, "uid": f"node-{name}", "resourceVersion": "1"},
         "spec": spec,
@@ -100,7 +99,6 @@ def collided(name: str) -> tuple[Object, list[Object], list[bytes]]:
 
 
 def batch_job(name: str, pods: int = 1, gpus: int = 1, *, indexed: bool = False, **spec: Any) -> Object:
-    """Return a Job of `pods` pods."""
     template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}}
     mode = "Indexed" if indexed else "NonIndexed"
     return {
@@ -174,7 +172,6 @@ def pod_of(
 
 
 def listed(*items: object) -> bytes:
-    """Return the body of a list."""
     return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
 
 
@@ -203,7 +200,6 @@ def joined(
 
 
 def recorded(name: str) -> list[Object]:
-    """Return the items of a recorded list."""
     items: list[Object] = json.loads((RECORDED / f"{name}.json").read_bytes())["items"]
     for item in items:
         if name == "pytorchjobs":

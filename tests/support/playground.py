@@ -59,7 +59,6 @@ class Playground:
 
     @property
     def session(self) -> Session:
-        """The connected cluster."""
         assert self.console.session is not None
         return self.console.session
 

@@ -26,7 +26,6 @@ class Command:
 
 
 def main(port: int, file: str, receives: int) -> None:
-    """Attack."""
     if os.geteuid() == 0:  # after the imports: torch may lie where this account cannot read
         os.setgroups([])
         os.setgid(NOBODY)

@@ -23,7 +23,6 @@ class SocksProxy:
         self.requested: list[tuple[str, int]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client."""
         self._tasks.append(asyncio.current_task())
         writers = [writer]
         try:
@@ -38,7 +37,6 @@ class SocksProxy:
                 each.transport.abort()
 
     async def close(self) -> None:
-        """End all connections."""
         tasks = [*filter(None, self._tasks)]
         for task in tasks:
             task.cancel()

@@ -73,12 +73,10 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """The screen, line by line."""
         return [line.rstrip() for line in self._screen.display]
 
     @property
     def text(self) -> str:
-        """The screen as one text."""
         return "\n".join(self.lines)
 
     @property
@@ -126,7 +124,6 @@ class Terminal:
         os.dup2(os.open(os.devnull, os.O_RDWR), self._fd)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the program a signal."""
         if number == signal.SIGCONT:
             self.is_stopped = False
         os.kill(self.pid, number)

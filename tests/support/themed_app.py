@@ -29,10 +29,8 @@ class ThemedApp(App[Result]):
 
     @property
     def lines(self) -> list[str]:
-        """The screen as text, line by line."""
         return [strip.text.rstrip() for strip in self.screen._compositor.render_strips()]
 
     @property
     def text(self) -> str:
-        """The screen as text."""
         return "\n".join(self.lines)

@@ -13,7 +13,6 @@ _BLOCK, _HEADER = 32_768, 7
 
 
 def wandb_file(records: Iterable[bytes]) -> bytes:
-    """Write the records of a run."""
     written = bytearray(b":W&B\xe1\xbe\x00")
     for record in records:
         left, is_first = record, True
@@ -38,7 +37,6 @@ def history(values: Mapping[str, object], step: int | None = None) -> bytes:
 
 
 def config(values: Mapping[str, object]) -> bytes:
-    """Encode the settings of a run."""
     return message(5, b"".join(message(1, _item(name, value)) for name, value in values.items()))
 
 

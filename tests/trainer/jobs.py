@@ -113,7 +113,6 @@ class Job:
         return [matched.groups() for line in self.lines[process] if (matched := LINE.search(line))]
 
     def kill(self) -> None:
-        """Kill what is left of the job."""
         for process in self.processes:
             process.kill()
             process.communicate()

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="arms nothing el
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with the file as it travels."""
     content = read_job_files(JobSpec(debuggable=True)).debuggable
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_bytes(content)

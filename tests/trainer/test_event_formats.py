@@ -44,12 +44,10 @@ POINTS += [("val/loss", 300, math.inf), ("val/loss", 301, -0.0), ("val/loss", 1 
 
 
 def summary_of(tag: str, **value: Any) -> Any:
-    """Make a Summary with one value."""
     return summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, **value)])
 
 
 def event(step: int, **value: Any) -> bytes:
-    """Make a record with one Summary.Value."""
     summary = summary_of("loss", **value)
     payload: bytes = event_pb2.Event(wall_time=1000.0 + step, step=step, summary=summary).SerializeToString()
     return frame(payload)

@@ -19,7 +19,6 @@ ENDED = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-20T18:36
 
 
 def only(job: Object, *pods: Object, nodes: tuple[Object, ...] = (node("n1"), node("n2"))) -> Job:
-    """Return the one job made of an object and its pods."""
     _, jobs = joined(list(nodes), list(pods), [job])
     assert list(jobs) == [job["metadata"]["name"]]
     return jobs[job["metadata"]["name"]]

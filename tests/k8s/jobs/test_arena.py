@@ -40,7 +40,6 @@ arenas_kinds = pytest.mark.parametrize("kind", [PYTORCH, MPI], ids=lambda kind: 
 
 
 def made(kind: CreatableKind, spec: JobSpec = SPEC) -> dict[str, list[Manifest]]:
-    """Return the objects created for a job, by plural."""
     found: dict[str, list[Manifest]] = {}
     for resource, manifest in job_objects(kind, spec, JobFiles()):
         found.setdefault(resource.plural, []).append(manifest)

@@ -24,7 +24,6 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).
 
 
 def job_of(kind: JobKind) -> Object:
-    """Return an object of a kind."""
     return next(objects(each)[0] for each in SITUATIONS if kind_named(objects(each)[0]) is kind)
 
 

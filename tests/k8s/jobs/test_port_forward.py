@@ -58,7 +58,6 @@ class Changes:
             self._came.notify_all()
 
     async def until(self, claim: Callable[[], object]) -> None:
-        """Wait until something is true."""
         async with asyncio.timeout(WAIT_S), self._came:
             await self._came.wait_for(claim)
 

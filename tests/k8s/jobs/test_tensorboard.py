@@ -27,7 +27,6 @@ ARENA: Object = {
 
 
 def bert() -> tuple[Job, Object]:
-    """Return a job, and its one pod as the server has it."""
     made = pytorch_job("bert")
     chief = pod_of(made, "master-0", on="n1")
     _, jobs = joined([node("n1")], [chief], [made])
@@ -35,7 +34,6 @@ def bert() -> tuple[Job, Object]:
 
 
 def serving(name: str, *ports: Object, **status: Any) -> Object:
-    """Return a pod that declares ports."""
     spec = {"containers": [{"name": "a"}, {"name": "b", "ports": list(ports)}]}
     return {"metadata": {"name": name}, "spec": spec, "status": status or READY}
 

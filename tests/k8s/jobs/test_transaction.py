@@ -36,7 +36,6 @@ class JobStore(ObjectStore):
         await create_job(self.client, KIND, spec, files=files, **more)
 
     async def rejected(self, spec: JobSpec = SPEC, **more: Any) -> JobRejected:
-        """Return the error of a job that is rejected."""
         with pytest.raises(JobRejected) as caught:
             await self.create(spec, **more)
         return caught.value

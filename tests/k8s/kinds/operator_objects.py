@@ -35,7 +35,6 @@ def _read(situation: str) -> str:
 
 
 def objects(situation: str) -> list[Object]:
-    """Return all objects of a file, to be changed at will."""
     found: list[Any] = json.loads(_read(situation))
     return found
 
@@ -54,16 +53,13 @@ def jobs_in(situation: str) -> list[DeclaredJob]:
 
 
 def pods_in(situation: str) -> list[Pod]:
-    """Return a file's pods."""
     return read_pods(*(obj for obj in objects(situation) if obj["kind"] == "Pod"))
 
 
 def read_pods(*pods: Object) -> list[Pod]:
-    """Read pods as the console does."""
     return Reader[Pod](Pod).read_list(listed(*pods))[1]
 
 
 def a_pod(name: str, labels: dict[str, str], /, **owner: str) -> Pod:
-    """Return a pod with these labels, and this controller."""
     references = [{"controller": True, **owner}] if owner else []
     return read_pods({"metadata": {"name": name, "labels": labels, "ownerReferences": references}})[0]

@@ -53,7 +53,6 @@ class World:
         self.commit("one")
 
     def commit(self, text: str) -> str:
-        """Commit a file that holds a text, and return the commit."""
         (self.source / "a.txt").write_text(text)
         git(self.source, "add", "a.txt")
         git(self.source, "commit", "--quiet", "-m", text)
@@ -75,7 +74,6 @@ class World:
 
     @property
     def text(self) -> str:
-        """Content of the file in the volume."""
         return (self.folder / "a.txt").read_text()
 
 

@@ -176,7 +176,6 @@ def unexplained(paths: set[str], reasons: Mapping[str, str]) -> set[str]:
 
 
 def of_arena(name: str) -> dict[str, Any]:
-    """Return a job as Arena made it."""
     found: dict[str, Any] = json.loads((FIXTURES / "arena" / f"{name}.json").read_bytes())
     return found
 

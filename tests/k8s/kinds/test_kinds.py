@@ -123,7 +123,6 @@ def test_a_manifest_omits_unset_fields(kind: CreatableKind) -> None:
 
 
 def metadata_in(value: Any) -> list[dict[str, Any]]:
-    """Return the metadata of an object and of its templates."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     found = [meta for each in inner for meta in metadata_in(each)]
     return [*found, value["metadata"]] if isinstance(value, dict) and "metadata" in value else found

@@ -24,7 +24,6 @@ both = pytest.mark.parametrize("kind", [MPIJob(), MPIJobV1()], ids=["v2beta1", "
 
 
 def roles_of(manifest: Object) -> tuple[Object, Object]:
-    """Return the containers of launcher and worker."""
     roles = manifest["spec"]["mpiReplicaSpecs"]
     launcher, worker = (roles[role]["template"]["spec"]["containers"][0] for role in ("Launcher", "Worker"))
     return launcher, worker

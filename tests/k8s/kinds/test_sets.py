@@ -19,7 +19,6 @@ SUSPENDED = {"type": "Suspended", "lastTransitionTime": "2026-11-20T12:00:00Z"}
 
 
 def train_job(**status: Any) -> dict[str, Any]:
-    """Return a TrainJob with this status."""
     return {**objects("trainjob-restarted")[0], "status": status}
 
 

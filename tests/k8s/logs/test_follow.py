@@ -46,7 +46,6 @@ EVERYTHING = LogRequest()
 async def follow(
     client: Client, followed: Target, wanted: LogRequest = EVERYTHING, *, backoff: Backoff = QUICK
 ) -> AsyncIterator[Item]:
-    """Yield the items of one container's log one by one."""
     async with aclosing(Follower(client, followed, wanted, backoff=backoff).batches()) as batches:
         async for batch in batches:
             for item in batch:

@@ -24,7 +24,6 @@ from tests.support.objects import elastic_job, joined
 async def looking(
     client: Client, *pods: ScriptedPod, status: str = "Running", **how: float
 ) -> AsyncIterator[LastLines]:
-    """Read the newest lines of some pods."""
     lines = LastLines(
         client,
         ServerProbe(client, HASTY),

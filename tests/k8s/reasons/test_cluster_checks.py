@@ -70,7 +70,6 @@ def limit_range(kind: str, most: Mapping[str, str]) -> Answer:
 
 
 def classes(name: str, **annotations: str) -> Answer:
-    """Return the list of the one storage class."""
     marks = {
         f"storageclass.kubernetes.io/{key.replace('_', '-')}": value for key, value in annotations.items()
     }

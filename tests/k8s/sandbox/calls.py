@@ -49,7 +49,6 @@ class Answer:
 
     @property
     def names(self) -> list[str]:
-        """Return the names in a list."""
         return [item["metadata"]["name"] for item in self.body["items"]]
 
     @property
@@ -196,13 +195,11 @@ def wording(claim: Callable[..., object]) -> str:
 
 
 def thing(kind: str, name: str, api_version: str = "v1", **members: Any) -> Object:
-    """Return an object of any kind."""
     meta = {"name": name, **members.pop("metadata", {})}
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, **members}
 
 
 def config(name: str, words: Mapping[str, str] | None = None, **metadata: Any) -> Object:
-    """Return a ConfigMap."""
     return thing("ConfigMap", name, data=dict(words or {"k": "1"}), metadata=metadata)
 
 
@@ -218,13 +215,11 @@ def pod(name: str, *, node: str = "", containers: tuple[str, ...] = ("a",), **me
 
 
 def job(name: str, **spec: Any) -> Object:
-    """Return a Job that creates no pods."""
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1"}]}}
     return thing("Job", name, "batch/v1", spec={"parallelism": 0, "template": template, **spec})
 
 
 def torch_job(name: str, **members: Any) -> Object:
-    """Return a PyTorchJob."""
     template = {"spec": {"containers": [{"name": "pytorch", "image": "busybox:1"}]}}
     spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}}
     return thing("PyTorchJob", name, "kubeflow.org/v1", **{"spec": spec, **members})

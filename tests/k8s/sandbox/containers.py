@@ -16,7 +16,6 @@ from tests.k8s.sandbox.calls import Api, Object
 
 @asynccontextmanager
 async def waiting_container(folder: Path, cwd: Path, **env: str) -> AsyncIterator[None]:
-    """Run a container that sleeps, for commands to be executed in it."""
     process = await Process.start(Launch(("/bin/sleep", "1000"), env, str(cwd), ()), folder, 0)
     assert not await process.started()
     try:

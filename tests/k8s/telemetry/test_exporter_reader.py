@@ -58,7 +58,6 @@ async def there() -> AsyncIterator[Exporters]:
 
 
 async def read_one(reply: Reply) -> NodeReadings:
-    """Return the readings of a node whose exporter sends a reply."""
     async with scripted() as there:
         gpu_cluster(there.cluster, n1=reply)
         return (await there.read("n1"))["n1"]

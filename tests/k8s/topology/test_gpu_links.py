@@ -22,7 +22,6 @@ PODS = "/api/v1/pods"
 
 
 def row(gpus: int = 8, schedule: str = "", *holders: Holder) -> NodeRow:
-    """Return a node of the name a."""
     share = {GPU: Share(gpus, sum(each.gpus for each in holders), 0)}
     return NodeRow(
         "a", "", (), "Ready", False, "Tesla-V100-SXM2-32GB", share, holders, None, schedule=schedule

@@ -33,7 +33,6 @@ class ScriptedStop(StopRequest):
 
 
 def alone() -> ProcessGroup:
-    """Return the group of a lone process."""
     return ProcessGroup(Ranks(0, 1, 0, 1, "alone"), CPU, 1)
 
 

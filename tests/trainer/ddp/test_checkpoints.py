@@ -262,7 +262,6 @@ def folder_of(path: Path, job: str = "digits", continues: bool = False) -> Check
 
 
 def resume(folder: CheckpointFolder, how: str) -> State:
-    """Resume from the checkpoint that is found."""
     found = folder.load(how)
     assert found is not None
     folder.resumed(*found)

@@ -197,7 +197,6 @@ def test_a_loss_of_tokens_is_the_mean_over_all_of_them() -> None:
 
 @pytest.fixture
 def torch_group() -> Iterator[None]:
-    """A process group of this process alone."""
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     yield

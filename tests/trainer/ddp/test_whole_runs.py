@@ -42,7 +42,6 @@ class Run(NamedTuple):
 
 
 def train(folder: Path, ranks: int, words: list[str]) -> Run:
-    """Run all ranks to their end."""
     folder.mkdir(exist_ok=True)
     with Job(folder, forks=True) as job:
         job.start_ranks(ranks, ["trainer.train_ddp", *words])
@@ -52,7 +51,6 @@ def train(folder: Path, ranks: int, words: list[str]) -> Run:
 
 
 def tensors(value: Any) -> Iterator[Any]:
-    """Yield all tensors of a state."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict | list):

@@ -43,7 +43,6 @@ OPTIONS = (
 
 
 def job(name: str = "bert", *, has_pods: bool = True, is_batch: bool = False) -> Job:
-    """Return a job as the console has it."""
     obj = batch_job(name) if is_batch else pytorch_job(name, workers=2)
     pods = [pod_of(obj, place, on="n1") for place in ("master-0", "worker-0")]
     (found,) = joined([node("n1", 32)], pods if has_pods and not is_batch else [], [obj])[1].values()

@@ -117,7 +117,6 @@ PLUGINS: dict[str, dict[str, Any]] = {
 async def console(
     tmp_path: Path, plugin: dict[str, Any] | None = None, **more: Any
 ) -> AsyncIterator[Playground]:
-    """Open a console with the plugins, and perhaps one more."""
     folder = tmp_path / "config"
     folder.mkdir()
     (folder / "plugins.yaml").write_text(

@@ -28,15 +28,12 @@ COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended."""
-
     status: int
     out: str
     err: str
 
     @property
     def values(self) -> Any:
-        """Return the JSON that it printed."""
         return json.loads(self.out)
 
     def reports(self, status: int, *words: str) -> None:
@@ -65,7 +62,6 @@ class PretendedTerminal(io.TextIOWrapper):
 
     @property
     def printed(self) -> str:
-        """Everything written so far."""
         return self.written.getvalue().decode()
 
 
@@ -125,7 +121,6 @@ class CommandLine:
             monkeypatch.delenv(name, raising=False)
 
     def set(self, name: str, value: str) -> None:
-        """Set a variable of the environment."""
         self._monkeypatch.setenv(name, value)
 
     async def __call__(self, *words: str) -> Ended:
@@ -168,7 +163,6 @@ class CommandLine:
                 asyncio.run(each.leave())
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
-        """Start the command as a process."""
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-W", "error", "-m", "tui"),
@@ -199,7 +193,6 @@ def _status_of(words: tuple[str, ...]) -> int:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    """Serve the recorded cluster."""
     async with ScriptedCluster() as serving:
         for name in COLLECTIONS:
             items = json.loads((RECORDED / f"{name}.json").read_bytes())["items"]
@@ -244,7 +237,6 @@ def run(alone: CommandLine, cluster: ScriptedCluster) -> CommandLine:
 
 
 def write_kubeconfig(folder: Path, host: str, namespace: str = "default") -> str:
-    """Write a kubeconfig and return its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -19,7 +19,6 @@ def echo(asked: Asked) -> Reply:
 
 
 async def manifest_of(run: CommandLine, *words: str) -> Any:
-    """Return the manifest of the job that a command line would send."""
     ended = await run("submit", *words)
     assert ended.status == 0, ended.err
     return job_in(ended.out)

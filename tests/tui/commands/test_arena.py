@@ -37,12 +37,10 @@ CODE = "https://code.aliyun.com/370272561/mnist-pytorch.git"
 
 
 def shell(line: str, **fields: Any) -> dict[str, Any]:
-    """Return fields of a job that runs a line of the shell."""
     return {"command": ("sh", "-c", line), **fields}
 
 
 def with_code(line: str, **fields: Any) -> dict[str, Any]:
-    """Return fields of a job that takes its code from git."""
     return shell(line, sync_mode="git", sync_source=CODE, working_dir="/root", **fields)
 
 
@@ -270,7 +268,6 @@ def mpi_objects(name: str) -> list[Any]:
 
 
 def ended(pod: Any) -> Any:
-    """Return a pod that has ended."""
     statuses = [
         {"name": each["name"], "restartCount": 0, "state": {"terminated": ENDED}}
         for each in pod["spec"]["containers"]

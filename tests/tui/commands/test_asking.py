@@ -22,14 +22,12 @@ PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
 
 
 def terminal(line: CommandLine, *words: str) -> Terminal:
-    """Start the command in a terminal."""
     line.set("TERM", "xterm-256color")
     command = [sys.executable, "-P", "-m", "tui", *words]
     return Terminal(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, columns=160)
 
 
 async def answer(asking: Terminal, question: str, keys: str) -> int:
-    """Wait for a question, type, and return the exit status."""
     await asyncio.to_thread(asking.wait_for, question)
     asking.send(keys)
     return await asyncio.to_thread(asking.wait_for_end)

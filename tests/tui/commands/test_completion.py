@@ -54,7 +54,6 @@ def grammar(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def binaries(grammar: None, tmp_path: Path) -> Path:
-    """Return a folder with a `gpuconsole` for shells."""
     script = tmp_path / "patient.py"
     script.write_text(PATIENT.format(wait_s=WAIT_S))
     binary = tmp_path / "bin" / "gpuconsole"

@@ -30,7 +30,6 @@ JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the event files of one run."""
     written = EventWriter(tmp_path / "runs")
     for step in range(100):
         written.write_scalar("train/loss", step, 2.5 * math.exp(-step / 30))

@@ -46,7 +46,6 @@ class Followed:
         self.pods.event("ADDED", _at(pod, "6"))
 
     def write(self, line: bytes) -> None:
-        """Let the pod write a line."""
         self.written += line
         self.log.send(line)
 
@@ -56,7 +55,6 @@ class Followed:
         self.cluster.replace(f"{POD}/log", Answer(self.written))
 
     def end(self, condition: str, message: str) -> None:
-        """Let the pod and the job end."""
         phase = "Succeeded" if condition == "Succeeded" else "Failed"
         pod = pod_of(JOB, "master-0", on="n1")
         ended = {"exitCode": 0 if phase == "Succeeded" else 1, "finishedAt": "2026-11-20T18:37:00Z"}

@@ -24,7 +24,6 @@ def pod(name: str) -> Any:
 
 
 def serve(cluster: ScriptedCluster, name: str, log: bytes = STAMPED) -> str:
-    """Serve a recorded pod and its log; return the path of the log."""
     path = f"/api/v1/namespaces/default/pods/{name}"
     cluster.say(path, Answer(pod(name)))
     cluster.say(f"{path}/log", Compute(lambda asked: Answer(_as_asked(asked, log))))

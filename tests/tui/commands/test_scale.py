@@ -25,15 +25,12 @@ def elastic(name: str = "bert", **policy: int) -> Object:
 
 
 def merged(obj: Any, patch: Any) -> Any:
-    """Apply a merge patch."""
     if not isinstance(patch, dict):
         return patch
     return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}
 
 
 def serve(cluster: ScriptedCluster, job: Object) -> None:
-    """Serve a job and take every change of it."""
-
     def taken(asked: Asked) -> Reply:
         return Answer(merged(job, json.loads(asked.body)))
 

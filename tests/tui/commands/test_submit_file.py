@@ -217,7 +217,6 @@ SET: dict[str, Any] = {
 
 
 def job_with(gpus: int = 0, workers: int = 1, **pod: Any) -> dict[str, Any]:
-    """Return a PyTorchJob as a user writes it."""
     container: dict[str, Any] = {"name": "pytorch", "image": "x", "command": ["train"]}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
@@ -240,14 +239,12 @@ def on_claim(name: str) -> list[dict[str, Any]]:
 
 
 def written(run: CommandLine, *objects: dict[str, Any]) -> str:
-    """Write objects into a file and return its path."""
     path = run.home / "job.yaml"
     path.write_text(yaml.safe_dump_all(objects))
     return str(path)
 
 
 def created(cluster: ScriptedCluster, path: str) -> list[Any]:
-    """Return the objects created without a dry run."""
     return [
         json.loads(each.body)
         for each in cluster.asked(path, method="POST")
@@ -264,7 +261,6 @@ def mixed() -> dict[str, Any]:
 
 
 def elastic() -> dict[str, Any]:
-    """Return a job that starts with one worker."""
     job = job_with(gpus=8, workers=9)
     job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 9}
     return job

@@ -99,7 +99,6 @@ def is_over(code: int) -> Object:
 
 
 async def waiting(run: CommandLine, cluster: Cluster, *words: str) -> Forked:
-    """Return `wait` as it watches."""
     child = run.fork("wait", *words)
     await cluster.until_watched()
     return child

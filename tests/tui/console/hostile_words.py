@@ -57,7 +57,6 @@ def assert_harmless(strips: Sequence[Strip], width: int) -> None:
 
 
 def assert_screen_harmless(app: App[Any]) -> None:
-    """Look at what is composed."""
     assert_harmless(app.screen._compositor.render_strips(), app.screen.size.width)
 
 

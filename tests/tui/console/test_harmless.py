@@ -167,7 +167,6 @@ def hostile_kubeconfig(host: str, text: str) -> Mapping[str, object]:
 
 
 def refused(text: str) -> Answer:
-    """Return a refusal in these words."""
     status = {"kind": "Status", "status": "Failure", "code": 403, "reason": text, "message": text}
     return Answer(status, 403)
 

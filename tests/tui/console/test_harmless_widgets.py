@@ -37,7 +37,6 @@ class Shelf(FramedApp):
         yield CurveChart("")
 
     def say(self, text: str) -> None:
-        """Let every widget say it."""
         table = self.query_one(Table)
         table.empty = text
         columns = [Column("name", text, elide="middle", min_width=5), Column("status", text, elide="end")]

@@ -171,7 +171,6 @@ def choose(terminal: Terminal, field: str, choice: str) -> None:
 
 
 def row_of(screen: str, field: str) -> str:
-    """Return the line of the field that has the cursor."""
     return next((line for line in screen.splitlines() if line.startswith(f" ▸ {field}  ")), "")
 
 
@@ -192,7 +191,6 @@ def go_to(terminal: Terminal, field: str, key: str) -> None:
 
 
 def field_of(screen: str) -> str:
-    """Return the label of the field that has the cursor."""
     found = re.search(r"^ ▸ (\S+( \S+)*)\s{2,}", screen, re.M)
     return found[1] if found else ""
 

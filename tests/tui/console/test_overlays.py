@@ -96,7 +96,6 @@ def opened(play: Playground, words: str) -> Callable[[], bool]:
 
 
 def dialog(play: Playground) -> list[str]:
-    """Return the lines within the area of the dialog."""
     lines = [line.ljust(play.console.size.width) for line in play.text.splitlines()]
     parts = [each.region for each in play.console.screen.children if not each.has_class("-textual-system")]
     return [lines[y][part.x : part.right] for part in parts for y in range(part.y, part.bottom)]

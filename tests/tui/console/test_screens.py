@@ -153,7 +153,6 @@ async def compare_sizes(play: Playground, view: str, sizes: Sequence[tuple[int, 
 
 @asynccontextmanager
 async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator[Playground]:
-    """Open the console on the lab, and go to a view."""
     if view in OVER_JOBS:  # behind a dialog the log would say when it was written: a clock
         (tmp_path / "state").mkdir(exist_ok=True)
         (tmp_path / "state" / LAYOUTS_FILE).write_text(json.dumps({"lab": "list"}))

@@ -20,7 +20,6 @@ NODES, JOBS = joined([node("a"), node("b"), node("c")], [pod_of(BERT, "master-0"
 
 
 def whole() -> Telemetry:
-    """Return fresh telemetry of all three nodes."""
     return telemetry_of(*(reading(name, index, 1.0) for name in "abc" for index in range(8)))
 
 

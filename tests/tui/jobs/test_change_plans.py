@@ -19,12 +19,10 @@ PODS = [pod_of(BERT, place, on="n1", uid=f"uid-{place}") for place in ("master-0
 
 
 def read(*pods: Object) -> dict[str, Pod]:
-    """Read pods as they are mirrored, by uid."""
     return {pod.metadata.uid: pod for pod in Reader[Pod](Pod).read_list(listed(*pods))[1]}
 
 
 def seen(nodes: list[Object], pods: list[Object], jobs: list[Object], **said: Any) -> ClusterSnapshot:
-    """Return the snapshot of a cluster that holds these."""
     node_rows, job_rows = joined(nodes, pods, jobs)
     rows = {"nodes": tuple(node_rows.values()), "jobs": tuple(job_rows.values())}
     return ClusterSnapshot(**{"context": "lab", "is_synced": True, **rows, **said})

@@ -14,7 +14,6 @@ UID = "0a1b2c3d-0000-4000-8000-000000000000"
 
 
 def event(kind: str, name: str, message: str = "happened", **more: Any) -> Event:
-    """Return an event about an object."""
     uid = more.pop("uid", "")
     obj = {
         "metadata": {"name": f"{name}.1", "uid": f"{kind} {name} {message} {more.get('lastTimestamp', '')}"},
@@ -29,7 +28,6 @@ def event(kind: str, name: str, message: str = "happened", **more: Any) -> Event
 
 
 def relatives_of(obj: Object, *pods: Object, others: tuple[Object, ...] = ()) -> tuple[Job, JobEventFilter]:
-    """Return a job, and what belongs to it."""
     _, jobs = joined([], list(pods), [obj, *others])
     job = jobs[obj["metadata"]["name"]]
     by_uid = {pod["metadata"]["uid"]: models.convert(pod, Pod) for pod in pods}

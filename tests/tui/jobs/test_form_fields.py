@@ -44,7 +44,6 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
 
 
 def texts_of(name: str) -> st.SearchStrategy[str]:
-    """Return valid texts of a field."""
     if name in SAMPLES:
         return SAMPLES[name]
     kind = JOB_FIELDS[name].type

@@ -33,7 +33,6 @@ def made(change: str = "", value: object = None) -> dict[str, Any]:
 
 
 def edited(old: str, new: str) -> ManifestEdits:
-    """Return the edits after `old` was replaced by `new`."""
     edits = ManifestEdits()
     edits.make(made())
     assert old in edits.text

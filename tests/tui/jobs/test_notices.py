@@ -30,7 +30,6 @@ def job(name: str = "bert", **fields: Any) -> Job:
 
 
 def broken(row: Job, reason: str = "exit 1", restarts: int = 0, at: datetime | None = None) -> Job:
-    """Return a job whose pod failed."""
     pod = msgspec.structs.replace(
         row.instances[0], status=Status.FAILED, reason=reason, restarts=restarts, finished=at
     )
@@ -42,8 +41,6 @@ def restarted(row: Job, restarts: int = 1) -> Job:
 
 
 class Watched:
-    """A log of notices, and a clock."""
-
     def __init__(self, **options: Any) -> None:
         self.log = NoticeLog(NotifyOptions(**options))
         self.now = NOW

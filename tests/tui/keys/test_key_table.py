@@ -300,7 +300,6 @@ def footer_of(view: View) -> list[Key]:
 
 
 def helped(keys: Sequence[Key], context: ViewContext) -> list[tuple[str, str]]:
-    """Return the keys or commands of the help, with their descriptions."""
     screen = HelpScreen("This view", keys, context, {})
     lines = [*screen._section("This view", keys), *screen._section("Everywhere", context.everywhere_keys)]
     return [(shown, words) for shown, words, _ in (*lines, *screen._commands())]

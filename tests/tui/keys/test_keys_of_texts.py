@@ -61,8 +61,6 @@ async def test_keys_scroll_a_text_by_lines_pages_and_to_its_ends() -> None:
 
 
 class LogApp(ThemedApp[None]):
-    """A log, and nothing else."""
-
     CSS_PATH = [themes.STYLESHEET, ROOT / "tui/screens/job/logs.tcss"]  # noqa: RUF012
 
     def compose(self) -> ComposeResult:

@@ -147,7 +147,6 @@ def pane(play: Playground) -> JobPane:
 
 
 def pane_text(play: Playground) -> str:
-    """Return the text of the job's pane, with its frame."""
     region = pane(play).region
     lines = play.text.splitlines()[region.y : region.bottom]
     return "\n".join(line[region.x : region.right] for line in lines)
@@ -365,7 +364,6 @@ async def test_keys_of_past_runs_sort_open_and_compare_them(tmp_path: Path) -> N
 
 
 def prompt(play: Playground) -> str:
-    """Return the line of the prompt."""
     return play.text.splitlines()[-2].strip()
 
 

@@ -110,7 +110,6 @@ async def test_keys_and_commands_that_change_something_are_refused_with_readonly
 
 
 async def refuse(play: Playground, keys: Sequence[str]) -> None:
-    """Press keys, and wait for the refusal."""
     view = play.console.views.current
     assert view is not None
     view.set_line("flash", "")

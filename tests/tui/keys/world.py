@@ -276,5 +276,4 @@ def at(play: Playground, name: str) -> Callable[[], bool]:
 
 
 def typed(command: str) -> list[str]:
-    """Return the keys that run a command."""
     return ["colon", *("space" if letter == " " else letter for letter in command), "enter"]

@@ -270,7 +270,6 @@ def test_any_series_can_be_checked_for_alerts(
 
 
 def curve(tag: str, values: Sequence[float], first: int = 0) -> ScalarCurve:
-    """Return a curve with a point a second."""
     steps = range(first, first + len(values))
     return ScalarCurve(".", tag, "", array("q", steps), array("d", steps), array("d", values), ())
 

@@ -63,7 +63,6 @@ def pane(play: Playground) -> JobPane:
 
 
 def says(play: Playground) -> str:
-    """Return the text in the pane of the job."""
     region = pane(play).region
     lines = play.text.splitlines()[region.y : region.bottom]
     return "\n".join(line[region.x : region.right] for line in lines)

@@ -71,8 +71,6 @@ def nobody() -> str:
 
 
 class Clusters:
-    """A console, and the clusters that its kubeconfig names."""
-
     def __init__(self, play: Playground, served: Mapping[str, ScriptedCluster], kubeconfig: Path) -> None:
         self.play, self.served, self.kubeconfig = play, served, kubeconfig
 

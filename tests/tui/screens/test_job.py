@@ -91,7 +91,6 @@ async def job_view(
 
 
 def row(play: Playground, words: str) -> str:
-    """Return the line on the screen that has these words."""
     return next((line for line in play.text.splitlines() if words in line), "")
 
 

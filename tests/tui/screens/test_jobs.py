@@ -29,7 +29,6 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def job(name: str, **fields: Any) -> Job:
-    """Return a job as it is in a snapshot."""
     return replace(joined([], [], [pytorch_job(name)])[1][name], reason="", **fields)
 
 
@@ -52,7 +51,6 @@ def picture(**fields: Any) -> ClusterSnapshot:
 
 
 def names(app: Hosted) -> set[str]:
-    """Return the names of the jobs that are shown."""
     return {row.cells[0].text for row in app.screen.query_one(Table).shown_rows}
 
 

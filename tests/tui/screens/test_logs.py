@@ -92,7 +92,6 @@ async def shown(
 
 
 def show(pilot: Pilot[None], *pods: ScriptedPod) -> None:
-    """Let the job have these pods."""
     assert isinstance(pilot.app, Host)
     pilot.app.snapshot = snapshot_of(*pods)
 
@@ -107,7 +106,6 @@ def panes(pilot: Pilot[None]) -> list[list[str]]:
 
 
 def drawn(pilot: Pilot[Any]) -> list[str]:
-    """Return the lines on the screen."""
     return [strip.text for strip in pilot.app.screen._compositor.render_strips()]
 
 

@@ -31,8 +31,6 @@ MADE = Answer({"metadata": {"name": "bert-2", "namespace": "default"}}, 201)
 
 @dataclass
 class Opened:
-    """The screen, open."""
-
     pilot: Pilot[None]
     screen: ManifestScreen
     cluster: ScriptedCluster
@@ -45,7 +43,6 @@ class Opened:
         await self.pilot.pause()
 
     async def asked(self, key: str) -> ConfirmScreen:
-        """Press a key and return the dialog that it opens."""
         await self.pilot.press(key)
         await self.settled()
         assert isinstance(self.pilot.app.screen, ConfirmScreen)

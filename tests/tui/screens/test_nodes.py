@@ -40,7 +40,6 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def row(total: int = 8, bad: int = 0, **gpus_by_job: int) -> NodeRow:
-    """Return a node whose GPUs are held by these jobs."""
     holders = tuple(
         Holder("default", f"{name}-0", name, gpus, {GPU: gpus}) for name, gpus in gpus_by_job.items()
     )

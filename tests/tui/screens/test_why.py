@@ -44,7 +44,6 @@ def objects(pod: Object = waiting) -> dict[str, Any]:
 
 @asynccontextmanager
 async def job_view(tmp_path: Path, pod: Object = waiting, **more: Any) -> AsyncIterator[Playground]:
-    """Open the view of bert."""
     rest_s = more.pop("diagnosis_interval_s", 0.0)
     own = more.pop("own", Answer(bert))
     more.setdefault("size", (100, 30))  # too narrow for the curve, which reads the job too
@@ -65,7 +64,6 @@ def _view(console: Console, rest_s: float) -> JobView:
 
 
 def shown(play: Playground) -> ClusterSnapshot:
-    """Return the picture that is on screen."""
     assert isinstance(play.console, Console)
     return play.console.snapshot
 

@@ -22,7 +22,6 @@ TOKEN = "hf_abcdefghijklmnopqrst"
 
 
 def bert(version: str = "7", **spec: Any) -> Object:
-    """Return a job with a secret in it."""
     job = pytorch_job("bert", resourceVersion=version)
     job["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]
     template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
@@ -35,7 +34,6 @@ def bert(version: str = "7", **spec: Any) -> Object:
 async def yaml_view(
     tmp_path: Path, obj: Object | None = None, *, watch: Reply | None = None, **options: Any
 ) -> AsyncIterator[Playground]:
-    """Open the YAML of a job."""
     async with console_on(tmp_path, jobs=[bert()], **options) as play:
         play.cluster.say(OWN, Answer(obj or bert()))
         play.cluster.say(ALL, watch or Stall(), watch=True)

@@ -15,8 +15,6 @@ REMOTE = {"TERM": "xterm-256color", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", 
 
 
 class Terminal:
-    """A terminal that keeps the text written to it."""
-
     def __init__(self) -> None:
         self.text = ""
 

@@ -47,7 +47,6 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 
 def command(*lines: str, before: str = "") -> subprocess.Popen[str]:
-    """Start a command that does this."""
     work = "\n".join(f"    {line}" for line in lines)
     return start("-c", PROGRAM.format(work=work, before=before))
 

@@ -56,12 +56,10 @@ class TwoFields(PacedApp[None]):
             self.query_one("#second").focus()
 
     def type(self, *keys: str) -> None:
-        """Type in one packet."""
         for key in keys:
             self.post_message(events.Key(key, key if len(key) == 1 else None))
 
     def texts(self) -> dict[str | None, str]:
-        """Return the text of each field that has one."""
         fields = [field for screen in self.screen_stack for field in screen.query(Input)]
         return {field.id: field.value for field in fields if field.value}
 

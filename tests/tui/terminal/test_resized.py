@@ -59,6 +59,5 @@ def rows(screen: str) -> list[str]:
 
 
 def chosen(screen: str) -> str:
-    """Return the number of the job that the cursor is on."""
     found = re.search(r"▸ [\w…-]+?-(\d{4})\b", screen)
     return found[1] if found else ""

@@ -118,7 +118,6 @@ def test_nodes_of_a_job_are_written_as_ranges(names: tuple[str, ...], text: str)
 
 
 def expanded(text: str) -> set[str]:
-    """Return the names that ranges stand for."""
     names = set()
     for start, inside, end in re.findall(r"([^][, ]*)(?:\[([^]]*)\]([^][, ]*))?", text):
         for part in filter(None, inside.split(",")):

@@ -20,8 +20,6 @@ def falling(amount: int = 500) -> Series:
 
 
 class ChartApp(ThemedApp[None]):
-    """One chart under a bar of GPUs."""
-
     def __init__(self, *curves: PlotCurve, view: PlotOptions | None = None) -> None:
         super().__init__()
         self.curves = curves

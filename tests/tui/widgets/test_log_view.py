@@ -38,8 +38,6 @@ def feed_of(*items: LogLine | Marker) -> LineQueue:
 
 
 class Host(ThemedApp[None]):
-    """Nothing but a log."""
-
     CSS_PATH = [themes.STYLESHEET, ROOT / "tui/screens/job/logs.tcss"]  # noqa: RUF012
 
     def __init__(self, view: LogView) -> None:

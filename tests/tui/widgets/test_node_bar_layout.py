@@ -18,7 +18,6 @@ UNLIT = NodeBarHighlight()
 
 
 def row(name: str, held: int = 0, **fields: object) -> NodeRow:
-    """Return a node of eight GPUs."""
     made = joined([node(name, 8)], [], [])[0][name]
     return replace(made, resources={"nvidia.com/gpu": Share(8, held, 0)}, **fields)  # type: ignore[arg-type]
 

@@ -30,7 +30,6 @@ WIDE = (160, 40)
 
 
 def happened(uid: str, about: str = "bert", about_uid: str = "", **fields: Any) -> dict[str, Any]:
-    """Return an event of the job or a pod."""
     return {
         "metadata": {"name": uid, "uid": uid},
         "involvedObject": {"kind": "Pod", "name": about, "uid": about_uid},
@@ -59,7 +58,6 @@ def says(*said: Reply) -> Callable[[ScriptedCluster], None]:
 
 
 def pane(play: Playground) -> str:
-    """Return the text of the pane."""
     preview = play.console.screen.query_one(Preview)
     return "\n".join(preview.render_line(y).text for y in range(preview.size.height))
 

@@ -31,8 +31,6 @@ ENDS: list[tuple[dict[str, object], str]] = [
 
 
 class Lined(App[None]):
-    """Nothing but the line."""
-
     def compose(self) -> ComposeResult:
         yield StatusLine()
 

@@ -34,8 +34,6 @@ def rows(amount: int, *, start: int = 0) -> list[Row]:
 
 
 class TableApp(ThemedApp[None]):
-    """One table, and a record of its messages."""
-
     def __init__(self, given_rows: Sequence[Row] = ()) -> None:
         super().__init__()
         self.given_rows = given_rows

@@ -23,13 +23,10 @@ class Done:
 
     @property
     def lines(self) -> list[list[str]]:
-        """Return the words of each printed line."""
         return [line.split() for line in self.out.splitlines()]
 
 
 class Kubectl:
-    """Runs kubectl on one sandbox."""
-
     def __init__(self, api: Api, folder: Path, root: Path, server: Server) -> None:
         self.api = api
         self.server = server

@@ -131,7 +131,6 @@ RICH["jobs.batch"]["spec"] |= {"podFailurePolicy": {"rules": []}, "managedBy": "
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each value in an object."""
     if at:
         yield at
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -282,7 +281,6 @@ def test_selectors_are_parsed_or_refused(text: str) -> None:
 
 
 def merge_patch_between(old: Any, new: Any) -> Any:
-    """Return the merge patch from `old` to `new`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     patch: Object = dict.fromkeys(old.keys() - new.keys())

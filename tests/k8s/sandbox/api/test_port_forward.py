@@ -24,7 +24,6 @@ from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
 @pytest.fixture
 async def client(sandbox: Api) -> AsyncIterator[Client]:
-    """Yield a client of the sandbox."""
     reached = ClusterConfig(
         host=sandbox.url,
         context="sandbox",
@@ -50,8 +49,6 @@ async def set_phase(api: Api, phase: str) -> None:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[int]:
-    """Start an echo server; yield its port."""
-
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while content := await reader.read(65536):
             writer.write(content)
@@ -185,7 +182,6 @@ class SpdyClient:
 
 @contextlib.asynccontextmanager
 async def tunnel(api: Api) -> AsyncIterator[SpdyClient]:
-    """Open a tunnel as kubectl does."""
     url, headers = api.url + api.path("pods", "p", "portforward"), {"Authorization": f"Bearer {api.token}"}
     async with (
         asyncio.timeout(PATIENCE_S),

@@ -17,7 +17,6 @@ PROBE = {"exec": {"command": ["true"]}}
 
 
 def with_container(obj: Object, **fields: Any) -> Object:
-    """Add fields to the container of a pod."""
     obj["spec"]["containers"][0] |= fields
     return obj
 

@@ -161,7 +161,6 @@ def decide_for(obj: Manifest, pods: list[Manifest]) -> Plan:
 
 
 def pods_of(obj: Manifest, phase: str = "Running") -> list[Manifest]:
-    """Return the pods that a new Deployment gets, in a phase."""
     ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
     return [{**pod, "status": {"phase": phase, "conditions": [ready]}} for pod in decide_for(obj, []).create]
 

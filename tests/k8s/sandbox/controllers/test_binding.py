@@ -43,7 +43,6 @@ class Cluster:
         assert (await self.api.call("POST", path, written)).code == 201
 
     async def gpus(self, pod: str) -> str:
-        """Return the GPUs of a pod as its annotation records them."""
         meta = (await self.api.get("pods", pod)).body["metadata"]
         return str((meta.get("annotations") or {}).get("topology.kubernetes.io/gpu-group", ""))
 

@@ -124,7 +124,6 @@ def test_a_training_runtime_is_found_by_kind_and_namespace(
 
 
 def node(index: int, phase: str) -> Manifest:
-    """Return a node as the operator makes it, with a status."""
     made = decide(train_job(trainer={"numNodes": index + 1})).create[index]
     return {**made, "metadata": {**made["metadata"], "uid": f"u{index}"}, "status": {"phase": phase}}
 

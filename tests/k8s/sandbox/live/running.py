@@ -76,7 +76,6 @@ def parent_of(pid: int) -> int:
 
 
 def sleepers(seconds: str) -> list[int]:
-    """Return the processes that sleep for so long."""
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
     return [pid for pid in pids if command_line(pid).endswith(f"sleep\0{seconds}\0".encode())]
 
@@ -170,13 +169,11 @@ async def goes(
 
 
 async def log_of(client: Client, pod: str, namespace: str = "default", **how: Any) -> str:
-    """Return a pod's log."""
     async with client.log(pod, namespace, **how) as body:
         return (await body.read()).decode()
 
 
 async def run_in(client: Client, pod: str, *command: str, namespace: str = "default") -> str:
-    """Run a command in a pod to its end; return its output and errors."""
     said = b""
     async with client.exec(pod, namespace, command) as socket:
         async for message in socket:
@@ -242,7 +239,6 @@ class Space:
         return await until(self.client, resource, self.name, claim)
 
     async def log(self, pod: str, **how: Any) -> str:
-        """Return a pod's log."""
         return await log_of(self.client, pod, self.name, **how)
 
     async def says(self, pod: str, words: str, times: int = 1) -> str:
@@ -257,24 +253,19 @@ class Space:
         return said.decode()
 
     async def run_in(self, pod: str, *command: str) -> str:
-        """Run a command in a pod to its end; return its output and errors."""
         return await run_in(self.client, pod, *command, namespace=self.name)
 
     async def events(self, name: str) -> list[Manifest]:
-        """Return the events about an object."""
         return await self.objects(EVENTS, field_selector=f"involvedObject.name={name}")
 
     async def reasons(self, name: str) -> set[str]:
-        """Return the reasons of the events about an object."""
         return {event["reason"] for event in await self.events(name)}
 
     async def run_pod(self, manifest: Manifest) -> Manifest:
-        """Create a pod and wait until it has ended."""
         await self.create(PODS, manifest)
         return await self.comes(PODS, manifest["metadata"]["name"], phase("Succeeded", "Failed"))
 
     async def claim_folder(self, name: str) -> Path:
-        """Create a claim, and return the folder that stands for it."""
         claim = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -432,7 +423,6 @@ def mpi_job(
 
 
 def batch_job(name: str, *command: str, policy: str = "Never", **spec: Any) -> Manifest:
-    """Return a Job whose pods run a command."""
     container = {"name": "main", "image": "busybox", "command": list(command)}
     return {
         "apiVersion": "batch/v1",

@@ -70,13 +70,11 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.Sandbox
 
 @pytest.fixture
 async def space(linked: sandbox.SandboxAddress) -> AsyncIterator[Space]:
-    """A new namespace in that sandbox."""
     async with own_space(linked.kubeconfig) as made:
         yield made
 
 
 def job(name: str, gpus: int, pods: int, *command: str, **env: str) -> Manifest:
-    """Return a Job whose pods need some GPUs each."""
     made = batch_job(name, *command, completions=pods, parallelism=pods)
     (container,) = made["spec"]["template"]["spec"]["containers"]
     container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}

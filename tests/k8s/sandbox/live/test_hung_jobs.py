@@ -89,7 +89,6 @@ async def submit(space: Space, spec: JobSpec) -> None:
 
 
 async def running_job(space: Space, name: str) -> Job | None:
-    """Return a job once it runs."""
     snapshot = await read_jobs(ConsoleOptions(), space.client)
     return next((job for job in snapshot.jobs if job.ref.name == name and job.status == "Running"), None)
 

@@ -39,7 +39,6 @@ def commit(repository: Path, text: str) -> str:
 
 
 def make_repository(at: Path) -> Path:
-    """Make a repository with one commit on the branch main."""
     at.mkdir()
     git(at, "init", "-q", "-b", "main")
     commit(at, "first")

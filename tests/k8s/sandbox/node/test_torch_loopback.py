@@ -232,7 +232,6 @@ class Agent:
         return self._process.stdout.readline().strip()
 
     def end(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.communicate()
 

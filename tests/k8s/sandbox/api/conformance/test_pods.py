@@ -77,7 +77,6 @@ class Pods:
 
 
 def records(text: bytes, moment: str = "") -> bytes:
-    """Return the output of a process as CRI records."""
     moment = moment or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
     encoded = b""
     for line in text.splitlines(keepends=True):
