@@ -138,7 +138,7 @@ class Trainer:
             ranks: Number of ranks for mpirun; None for all slots of its hostfile.
             variables: Names of variables that mpirun passes to the ranks in other pods.
         """
-        words = self._words(arguments) if isinstance(arguments, Mapping) else list(arguments)
+        words = self.words(arguments) if isinstance(arguments, Mapping) else list(arguments)
         if (launcher or self.launcher) == "torchrun":
             return [*_TORCHRUN, self.module, *words]
         number = [] if ranks is None else ["-np", str(ranks)]
@@ -182,7 +182,8 @@ class Trainer:
             found += [f"--{name}", value]
         return found
 
-    def _words(self, values: Mapping[str, str]) -> list[str]:
+    def words(self, values: Mapping[str, str]) -> list[str]:
+        """Return arguments by name as words of a command line; LookupError, ValueError for invalid ones."""
         words: list[str] = []
         for name, text in values.items():
             argument = self.argument(name)

@@ -25,7 +25,7 @@ _BY_FOLDER = {
     "trainer/tfevents": "columns event records",
     "tui/runs": "series",
     "tui/jobs": "delete_plan events filters",
-    "tui/jobs/new_job": "draft fields form_spec form_model job_templates manifest_edits preflight",
+    "tui/jobs/new_job": "draft fields form_spec form_model job_draft job_templates manifest_edits preflight",
     "tui/text": "filter_query format",
 }
 MODULES = tuple(f"{folder}/{name}.py" for folder, names in _BY_FOLDER.items() for name in names.split())

@@ -32,7 +32,7 @@ from tui.commands.submission.manifest_checks import (
 )
 from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
 from tui.commands.submission.refusals import Refusal, reported_once, warn_of
-from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
+from tui.commands.submission.submit_flags import add_spec_arguments, complain, draft_of, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
 from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
@@ -174,18 +174,23 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
 
 async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
     with_secrets = getattr(flags, "show_secrets", False)
-    spec = _spec_of(flags, options, "")
+    kinds = tuple(kind for kind in CREATABLE if flags.kind in words_of(kind))
+    draft = draft_of(flags, kinds[0], SANDBOX_IMAGE if options.is_sandbox else "")
+    stamp = run_stamp(datetime.now(UTC))
+    spec = spec_of(draft, kinds[0], stamp)
     files = replace(await _read_files(spec), git_login=prompt_git_credentials(spec, flags.git_user))
     if dry_run == "client":
-        spec = _spec_of(flags, options, await _namespace(options), folder_without_cluster(flags))
-        _print_all(_kind_of(flags), spec, files, "created (dry run)", output, with_secrets=with_secrets)
+        namespace, folder = await _namespace(options), folder_without_cluster(flags)
+        spec = spec_of(draft, kinds[0], stamp, namespace=namespace, continued=folder)
+        _print_all(kinds[0], spec, files, "created (dry run)", output, with_secrets=with_secrets)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
-        flags.served = kind = await _served(client, flags.kind)
-        spec = _spec_of(flags, options, namespace)
-        folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
-        spec = _spec_of(flags, options, namespace, folder)
+        kind = next(iter(await discover(client, kinds)), kinds[0]) if len(kinds) > 1 else kinds[0]
+        spec = spec_of(draft, kind, stamp, namespace=namespace)
+        if draft.trainer is not None:
+            folder = await continued_folder(options, client, flags, spec)
+            spec = spec_of(draft, kind, stamp, namespace=namespace, continued=folder)
         spec = replace(spec, user=await fetch_username(client) or spec.user)
         checked = await _check(options, client, kind, spec, files)
         refusals = _describe_created([checked])
@@ -270,33 +275,6 @@ def _set_user(jobs: Sequence[ManifestObject], user: str) -> None:
         said = meta.get("annotations") or {}
         if user and isinstance(said, dict) and not any(said.get(key) for key in USERS):
             meta["annotations"] = {**said, USER_ANNOTATION: user}
-
-
-def _spec_of(
-    flags: argparse.Namespace, options: ConsoleOptions, namespace: str, continued: str = ""
-) -> JobSpec:
-    image = SANDBOX_IMAGE if options.is_sandbox else ""
-    stamp = run_stamp(datetime.now(UTC))
-    kind = _kind_of(flags)
-    return spec_of(
-        flags,
-        namespace,
-        kind=kind,
-        unsupported=kind.unsupported,
-        image=image,
-        stamp=stamp,
-        continued=continued,
-    )
-
-
-def _kind_of(flags: argparse.Namespace) -> CreatableKind:
-    served: CreatableKind | None = getattr(flags, "served", None)
-    return served or next(kind for kind in CREATABLE if flags.kind in words_of(kind))
-
-
-async def _served(client: Client, word: str) -> CreatableKind:
-    versions = tuple(kind for kind in CREATABLE if word in words_of(kind))
-    return next(iter(await discover(client, versions)), versions[0]) if len(versions) > 1 else versions[0]
 
 
 async def _check(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from k8s.job_spec import JOB_FIELDS, JobSpec, Mount
-from k8s.kinds import KINDS
+from k8s.kinds import CREATABLE, KINDS
 from tests import FIXTURES
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stream, page
@@ -18,7 +18,7 @@ from tests.support.objects import node, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import echo
 from tui.commands import NOT_HERE
-from tui.commands.submission.submit_flags import add_spec_arguments, spec_of
+from tui.commands.submission.submit_flags import add_spec_arguments, draft_of
 from tui.commands.support.parser import CommandParser
 
 GUIDES = sorted((FIXTURES / "guides").glob("*.sh"))
@@ -75,7 +75,7 @@ def job_of(name: str) -> JobSpec:
     add_spec_arguments(parser)
     flags = parser.parse_args(words[words.index("submit") + 2 :])
     flags.rest = []
-    return spec_of(flags, "default")
+    return draft_of(flags, CREATABLE[0]).spec(CREATABLE[0])
 
 
 def test_every_submit_command_of_the_guides_has_an_expected_job() -> None:

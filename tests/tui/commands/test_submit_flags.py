@@ -26,7 +26,7 @@ from k8s.job_spec.field_types import (
 from k8s.kinds import CREATABLE, CreatableKind
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import manifest_of
-from tui.commands.submission.submit_flags import add_spec_arguments, flag_of, spec_of
+from tui.commands.submission.submit_flags import add_spec_arguments, draft_of, flag_of, spec_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
 from tui.jobs.new_job.fields import COMMAND, default_values
@@ -48,15 +48,9 @@ def flags_of(words: list[str], rest: list[str], lacks: dict[str, str]) -> argpar
 def job_of(*words: str, kind: CreatableKind = CREATABLE[0], lacks: dict[str, str] | None = None) -> JobSpec:
     """Return the job that the words after `submit KIND` describe."""
     at = words.index("--") if "--" in words else len(words)
-    found = lacks or {}
-
-    def unsupported(spec: JobSpec) -> dict[str, str]:
-        return {
-            name: words for name, words in found.items() if getattr(spec, name) != JOB_FIELDS[name].default
-        }
-
-    flags = flags_of(list(words[:at]), list(words[at + 1 :]), found)
-    return spec_of(flags, "default", kind=kind, unsupported=unsupported, stamp="20261122-082033-417")
+    flags = flags_of(list(words[:at]), list(words[at + 1 :]), lacks or {})
+    kind = type("Kind", (type(kind),), {"lacks": lacks or {}})()
+    return spec_of(draft_of(flags, kind), kind, "20261122-082033-417")
 
 
 def sample(name: str, field_type: FieldType) -> str:
@@ -357,7 +351,7 @@ def test_any_flags_produce_a_valid_job_or_a_usage_error(
     flags = flags_of(words, rest, {})
     flags.command = [line] if line else []
     try:
-        spec = spec_of(flags, "default")
+        spec = spec_of(draft_of(flags, CREATABLE[0]), CREATABLE[0])
     except WrongUsage as error:
         assert str(error)
     else:

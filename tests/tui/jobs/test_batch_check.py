@@ -10,7 +10,7 @@ import pytest
 from k8s.job_spec import JobSpec
 from trainer.arguments import Launcher
 from trainer.catalogue import find
-from tui.jobs.new_job.trainer_command import describe_batch
+from tui.jobs.new_job.job_checks import describe_batch
 
 
 def words(

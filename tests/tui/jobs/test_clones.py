@@ -17,7 +17,7 @@ from k8s.kinds.carried_spec import with_spec
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.form_model import FormModel
-from tui.jobs.new_job.trainer_command import trainer_command
+from tui.jobs.new_job.job_draft import JobDraft
 
 GIT = {"sync_mode": "git", "sync_source": "https://host.example/code.git", "working_dir": "/root"}
 CODE: dict[str, dict[str, Any]] = {
@@ -70,8 +70,8 @@ def specs(kind: CreatableKind) -> Iterator[tuple[str, JobSpec]]:
             spec = replace(BASE, **changes)
             if spec.trainer:
                 words = ("--epochs", "3", "--log-dir", spec.log_dir, *situation.get("command", ()))
-                command = trainer_command(TRAINERS[0], words, kind, {"gpus": spec.gpus, "slots": spec.slots})
-                spec = replace(spec, command=command)
+                draft = JobDraft({"gpus": spec.gpus, "slots": spec.slots}, TRAINERS[0], words)
+                spec = replace(spec, command=draft.spec(kind).command)
             if not problems_of(spec) and not set(kind.unsupported(spec)) - set(kind.lacks):
                 yield f"{title}, {name}", spec
 

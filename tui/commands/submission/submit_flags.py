@@ -1,23 +1,22 @@
-"""Flags of `submit KIND`, generated from the fields of a job, and the `JobSpec` they describe."""
+"""Flags of `submit KIND`, generated from the fields of a job, and the job they describe."""
 
 from __future__ import annotations
 
 import argparse
-import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from k8s.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
 from k8s.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
-from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
-from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds import CreatableKind
 from k8s.kinds.pods.command import shell_argv
 from k8s.models.accelerators import is_accelerator
-from trainer.catalogue import TRAINERS, Trainer, find
+from trainer.catalogue import TRAINERS, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
-from tui.jobs.new_job.trainer_command import trainer_command
+from tui.jobs.new_job.job_draft import JobDraft, argument_in
 from tui.options import local_user
 
 # Output volume of packaged trainers, unless overridden.
@@ -120,39 +119,33 @@ def help_of(field: JobField) -> str:
     return f"{words} (default {field.default_text})" if is_said else words
 
 
-def spec_of(
-    flags: argparse.Namespace,
-    namespace: str,
-    *,
-    kind: CreatableKind = CREATABLE[0],
-    unsupported: Callable[[JobSpec], Mapping[str, str]] = lambda _: {},
-    image: str = "",
-    stamp: str = "",
-    continued: str = "",
-) -> JobSpec:
+def draft_of(flags: argparse.Namespace, kind: CreatableKind, image: str = "") -> JobDraft:
     """Return the job that the flags describe; words after `--` are in `flags.rest`.
 
     Args:
         flags: The parsed flags.
-        namespace: Namespace of the job.
-        kind: Kind of the job, for the command of a trainer.
-        unsupported: Returns the fields of a spec that the kind does not support, with reasons.
+        kind: Kind of the job, which counts the pods of its roles.
         image: Default image.
-        stamp: Suffix that keeps a trainer's folder apart from those of earlier jobs of its name.
-        continued: Folder of the run that `--continue` names.
 
     Raises:
         WrongUsage: A flag is invalid.
     """
-    fields = {"image": image, **_given(flags)}
-    given = frozenset(fields)
+    fields = {"image": image, "user": local_user(), **_given(flags)}
     if "roles" in fields:
         fields.setdefault("workers", kind.workers_of(fields["roles"]))
     for complete in (_gpus, _processes, _working_dir):
         complete(fields)
-    fields |= _command(flags, kind, fields, stamp, continued)
-    spec = JobSpec(namespace=namespace, user=local_user(), **fields)
-    refused = {name: words for name, words in unsupported(spec).items() if name in given}
+    return _with_trainer(flags, fields) if flags.trainer else JobDraft(fields | _command(flags))
+
+
+def spec_of(draft: JobDraft, kind: CreatableKind, stamp: str = "", **more: Any) -> JobSpec:
+    """Return a valid job; the arguments are those of `JobDraft.spec`.
+
+    Raises:
+        WrongUsage: The kind does not support a flag, or the job is invalid.
+    """
+    spec = draft.spec(kind, stamp, **more)
+    refused = {name: words for name, words in kind.unsupported(spec).items() if name in draft.fields}
     complain(refused | problems_of(spec))
     return spec
 
@@ -239,18 +232,14 @@ def _gpus(fields: dict[str, Any]) -> None:
 
 def _processes(fields: dict[str, Any]) -> None:
     # torchrun's words for processes per pod; without any it is one per GPU.
-    gpus = fields.get("gpus", 0)
-    text = fields.get("processes", "auto")
-    if text == "gpu" and not gpus:
+    text = fields.pop("processes", "auto")
+    if text == "gpu" and not fields.get("gpus"):
         raise WrongUsage("--nproc-per-node gpu: the job requests no GPUs; request some with --gpus.")
     if text == "cpu":
-        cpus = fields.get("cpu", "")
-        if not re.fullmatch(r"[1-9]\d{0,2}", cpus):
+        text = fields.get("cpu", "")
+        if not re.fullmatch(r"[1-9]\d{0,2}", text):
             raise WrongUsage("--nproc-per-node cpu: set the CPUs of a pod with --cpu, e.g. --cpu 8.")
-        fields["processes"] = int(cpus)
-    elif text in _ONE_PER_GPU:
-        fields["processes"] = max(1, gpus)
-    else:
+    if text not in _ONE_PER_GPU:
         try:
             fields["processes"] = _value(JOB_FIELDS["processes"], [text])
         except ValueError as error:
@@ -262,22 +251,9 @@ def _working_dir(fields: dict[str, Any]) -> None:
         fields["working_dir"] = fields.get("sync_path") or SYNCED_WORKING_DIR
 
 
-def _command(
-    flags: argparse.Namespace, kind: CreatableKind, fields: Mapping[str, Any], stamp: str, continued: str
-) -> dict[str, Any]:
-    if flags.continue_from and not flags.trainer:
+def _command(flags: argparse.Namespace) -> dict[str, Any]:
+    if flags.continue_from:
         raise WrongUsage("--continue requires --trainer; your own command has to find its checkpoints.")
-    if flags.trainer:
-        if flags.command:
-            raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
-        trainer = _find(flags.trainer)
-        flags.rest = _with_log_dir(trainer, trainer.own_args(flags.rest), fields.get("log_dir", ""))
-        trainer.parser().parse_args(flags.rest)
-        if flags.continue_from and not _has(trainer, "resume"):
-            raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
-        run = run_name(fields.get("name", ""), stamp)
-        folders = _folders(trainer, flags.rest, run, continued, is_continued=bool(flags.continue_from))
-        return _trainer_fields(trainer, folders, flags.rest, kind, fields)
     if flags.command and flags.rest:
         raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
     words = tuple(flags.rest)
@@ -287,83 +263,32 @@ def _command(
     return {"command": shell_argv(line, flags.shell) if line else words}
 
 
-def _find(name: str) -> Trainer:
+def _with_trainer(flags: argparse.Namespace, fields: dict[str, Any]) -> JobDraft:
+    if flags.command:
+        raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
     try:
-        return find(name)
+        trainer = find(flags.trainer)
     except LookupError as error:
         raise WrongUsage(f"--trainer: {error.args[0]}") from error
-
-
-def _with_log_dir(trainer: Trainer, words: Sequence[str], log_dir: str) -> list[str]:
-    """Return a trainer's arguments with the folder that the job's own flag names.
-
-    Raises:
-        WrongUsage: The arguments name another folder.
-    """
-    said = _flag_value("log-dir", words)
-    if log_dir and said and said != log_dir:
-        raise WrongUsage(f"--logdir: not together with another --log-dir after --: {said}.")
-    is_left_open = log_dir and not said and _has(trainer, "log-dir")
-    return [*words, *(["--log-dir", log_dir] if is_left_open else [])]
-
-
-def _has(trainer: Trainer, argument: str) -> bool:
-    return any(each.name == argument for each in trainer.arguments)
-
-
-def _folders(
-    trainer: Trainer, words: Sequence[str], run: str, continued: str, *, is_continued: bool
-) -> list[str]:
-    """Return the flags for the folders that a trainer's arguments leave open.
-
-    Raises:
-        WrongUsage: The arguments request a checkpoint where none can be written.
-    """
-    has_checkpoints = bool(_flag_value("checkpoint-dir", words))
-    must_resume = _flag_value("resume", words) == "must"
-    if is_continued and (has_checkpoints or _flag_value("resume", words)):
+    words = trainer.own_args(flags.rest)
+    named, log_dir = argument_in("log-dir", words), fields.pop("log_dir", "")
+    if log_dir and named and named != log_dir:
+        raise WrongUsage(f"--logdir: not together with another --log-dir after --: {named}.")
+    if log_dir and not named:
+        words += ["--log-dir", log_dir]
+    trainer.parser().parse_args(words)
+    if flags.continue_from and all(each.name != "resume" for each in trainer.arguments):
+        raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
+    folder, resume = (argument_in(name, words) for name in ("checkpoint-dir", "resume"))
+    if flags.continue_from and (folder or resume):
         raise WrongUsage("--continue cannot be combined with --checkpoint-dir or --resume.")
-    if must_resume and not has_checkpoints:
+    if resume == "must" and not folder:
         raise WrongUsage(
             "--resume must: a new job has no checkpoint; name an earlier job with --continue,"
             " or a folder with --checkpoint-dir."
         )
-    own = f"{WORKSPACE.path}/{run}"
-    folders = {"log-dir": f"{own}/{LOGS}", "checkpoint-dir": f"{own}/{CHECKPOINTS}"}
-    if is_continued:
-        folders = {"log-dir": f"{continued}/{LOGS}-{run}", "checkpoint-dir": f"{continued}/{CHECKPOINTS}"}
-    found = [
-        f"--{name}={folder}"
-        for name, folder in folders.items()
-        if _has(trainer, name) and not _flag_value(name, words)
-    ]
-    return [*found, *(("--resume=must",) if is_continued else ())]
-
-
-def _trainer_fields(
-    trainer: Trainer,
-    folders: Sequence[str],
-    arguments: Sequence[str],
-    kind: CreatableKind,
-    fields: Mapping[str, Any],
-) -> dict[str, Any]:
-    words = [*arguments, *(part for each in folders for part in each.split("=", 1))]
+    draft = JobDraft(fields, trainer, words, WORKSPACE.path)
     mounts = fields.get("mounts", ())
-    if folders and all(mount.path != WORKSPACE.path for mount in mounts):
-        mounts = (*mounts, WORKSPACE)
-    log_dir = posixpath.join(fields.get("working_dir", ""), _flag_value("log-dir", words))
-    return {
-        "trainer": trainer.name,
-        "command": trainer_command(trainer, words, kind, fields),
-        "log_dir": log_dir,
-        "mounts": mounts,
-    }
-
-
-def _flag_value(name: str, words: Sequence[str]) -> str:
-    value = ""
-    for index, word in enumerate(words):
-        flag, equals, text = word.partition("=")
-        if flag == f"--{name}":
-            value = text if equals else next(iter(words[index + 1 :]), "")
-    return value
+    if not draft.open_folders or any(mount.path == WORKSPACE.path for mount in mounts):
+        return draft
+    return replace(draft, fields={**fields, "mounts": (*mounts, WORKSPACE)})

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from k8s.job_spec import JOB_FIELDS, Section
 from k8s.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Quantity, Switch
-from k8s.jobs.run_folders import CHECKPOINTS, LOGS
 from k8s.kinds import CREATABLE
 from trainer.catalogue import TRAINERS, Argument, Trainer
+from tui.jobs.new_job.job_draft import DIRECTORIES
 
 COMMAND = "command"
 
@@ -19,8 +19,6 @@ DEFAULT_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
 
 EDITED_YAML = "yaml"
 """Key of the manifest as the user edited it, for drafts; no field shows it."""
-
-DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 
 IMAGES_FOLDER = "image"
 """The value of `working_dir` for the image's own; an empty one stands for the mount path."""
@@ -173,7 +171,7 @@ _DEFAULTS: Mapping[str, str] = {field.key: field.default for field in JOB_FORM_F
 def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
     """Return the basic and the other fields of a trainer's arguments.
 
-    The directories of event files and checkpoints have none: see `form_spec`.
+    The directories of event files and checkpoints have none: see `job_draft`.
     """
     arguments = [each for each in trainer.arguments if each.name not in DIRECTORIES]
     main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)

@@ -10,19 +10,17 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from k8s.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
 from k8s.job_spec.field_types import LONGEST_TEXT
 from k8s.jobs.clone import Clone
-from k8s.jobs.run_folders import run_name
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.pods.command import shell_argv
 from trainer.catalogue import TRAINERS, Trainer
 from tui.jobs.new_job.fields import (
     COMMAND,
-    DIRECTORIES,
     EDITED_YAML,
     IMAGES_FOLDER,
     MADE_OTHERWISE,
@@ -30,7 +28,7 @@ from tui.jobs.new_job.fields import (
     default_values,
 )
 from tui.jobs.new_job.hidden_fields import hidden_fields, unused_values
-from tui.jobs.new_job.trainer_command import trainer_command
+from tui.jobs.new_job.job_draft import DIRECTORIES, JobDraft
 
 Values = Mapping[str, str]
 
@@ -93,29 +91,20 @@ def parse_values(
         if picture := _PICTURE.search(text):
             problems[key] = f"Must not contain control characters; found {picture[0]}."
     parsed = {key: _parsed(key, values, problems) for key in _PARSED}
-    processes = _parsed("processes", values, problems) if values["processes"] else max(1, parsed["gpus"])
+    if values["processes"]:
+        parsed["processes"] = _parsed("processes", values, problems)
     kind = next((each for each in CREATABLE if each.title == values["kind"]), None)
     if kind is None:
         problems["kind"] = f"Must be one of {', '.join(each.title for each in CREATABLE)}."
-    mounts = _mounts(values, problems)
-    command, log_dir = _command(values, problems, stamp, kind or CREATABLE[0], parsed)
-    trainer = values["run"] if values["run"] in _TRAINER_NAMES else ""
+    parsed |= {"mounts": _mounts(values, problems), "working_dir": _working_dir(values), "user": user}
+    chosen = kind or CREATABLE[0]
+    spec = _draft(values, parsed, problems).spec(chosen, stamp)
     if like is not None and like.spec is not None:
-        unchanged, unchanged_log_dir = _command_of(like.spec, like.kind or CREATABLE[0], stamp)
+        unchanged = _cloned(like.spec, like.kind or CREATABLE[0], stamp)
         # Text cannot tell `python x.py` from `sh -c "python x.py"`, nor name a trainer's own folders.
-        if command == unchanged:
-            command, trainer = like.spec.command, like.spec.trainer
-            log_dir = like.spec.log_dir if log_dir == unchanged_log_dir else log_dir
-    spec = JobSpec(
-        **parsed,
-        processes=processes,
-        command=command,
-        working_dir=_working_dir(values),
-        mounts=mounts,
-        trainer=trainer,
-        log_dir=log_dir,
-        user=user,
-    )
+        if spec.command == unchanged.command:
+            log_dir = like.spec.log_dir if spec.log_dir == unchanged.log_dir else spec.log_dir
+            spec = replace(spec, command=like.spec.command, trainer=like.spec.trainer, log_dir=log_dir)
     if not values["namespace"]:
         problems["namespace"] = "Required."
     for key, sentence in problems_of(spec).items():
@@ -123,12 +112,11 @@ def parse_values(
         if key == COMMAND and values["run"] in _TRAINER_NAMES:
             continue
         problems.setdefault(key, sentence)
-    chosen = kind or CREATABLE[0]
     for key, sentence in chosen.unsupported(spec).items():
         if key not in chosen.lacks:  # those that it lacks are hidden, and told of
             problems.setdefault(key, sentence)
     return FormResult(
-        kind=kind or CREATABLE[0],
+        kind=chosen,
         spec=spec,
         problems=problems,
         mnist=_mnist(values, spec),
@@ -182,41 +170,35 @@ def _mnist(values: Values, spec: JobSpec) -> str:
     return folder if folder.startswith("/") else ""  # where the image's own folder is, is not known
 
 
-def _command(
-    values: Values,
-    problems: dict[str, str],
-    stamp: str,
-    kind: CreatableKind,
-    fields: Mapping[str, Any],
-) -> tuple[tuple[str, ...], str]:
+def _draft(values: Values, fields: Mapping[str, Any], problems: dict[str, str]) -> JobDraft:
     if values["run"] == COMMAND:
-        return _own_command(values, problems), values["log_dir"]
+        command = _own_command(values, problems)
+        return JobDraft({**fields, "command": command, "log_dir": values["log_dir"]})
     trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
     if trainer is None:
         problems["run"] = f"Must be one of {', '.join(each.name for each in TRAINERS)}, {COMMAND}."
-        return (), ""
-    folders = _folders(values, stamp)
+        return JobDraft(fields)
     arguments = {}
     for argument in trainer.arguments:
         key = f"{trainer.name}.{argument.name}"
-        text = (
-            folders.get(argument.name, str(argument.default)) if argument.name in DIRECTORIES else values[key]
-        )
+        if argument.name in DIRECTORIES:
+            continue
         try:
-            trainer.command({argument.name: text})
+            trainer.words({argument.name: values[key]})
         except ValueError as error:
             problems[key] = f"{str(error).removeprefix(f'{argument.flag}: ')}."
             continue
-        if text not in (default_text(argument), str(argument.default)):
-            arguments[argument.name] = text
+        if values[key] not in (default_text(argument), str(argument.default)):
+            arguments[argument.name] = values[key]
     if arguments.get("resume") == "must":
         why = "A new job has no checkpoint: gpuconsole submit --continue JOB goes on from an earlier one."
         problems[f"{trainer.name}.resume"] = why
     dataset, folder = f"{trainer.name}.dataset", f"{trainer.name}.data"
     if values.get(dataset) == "mnist" and values.get(folder) == "":
         problems[folder] = "Required for mnist: the directory of its files, e.g. /workspace/mnist."
-    log_dir = folders.get("log-dir", str(trainer.argument("log-dir").default))
-    return trainer_command(trainer, arguments, kind, fields), log_dir
+    # Without a volume, the folders are lost with the pod anyway.
+    root = values["mount_path"] if values["claim"] else _working_dir(values)
+    return JobDraft(fields, trainer, trainer.words(arguments), root)
 
 
 def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
@@ -231,31 +213,18 @@ def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
     return words
 
 
-def _command_of(spec: JobSpec, kind: CreatableKind, stamp: str) -> tuple[tuple[str, ...], str]:
+def _cloned(spec: JobSpec, kind: CreatableKind, stamp: str) -> JobSpec:
     # Compared with the clone's: only if they are equal does its own command stay.
     values = values_from_spec(spec, kind)
     defaults = default_values()
     values |= {key: defaults[key] for key in hidden_fields(values) if key in defaults}
-    return _command(values, {}, stamp, kind, {name: getattr(spec, name) for name in _PARSED})
+    return _draft(values, {name: getattr(spec, name) for name in _PARSED}, {}).spec(kind, stamp)
 
 
 def _working_dir(values: Values) -> str:
     if values["working_dir"] == IMAGES_FOLDER:
         return ""
     return values["working_dir"] or (values["mount_path"] if values["claim"] else "")
-
-
-def _root(values: Values) -> str:
-    return values["mount_path"] if values["claim"] else _working_dir(values)
-
-
-def _folders(values: Values, stamp: str) -> dict[str, str]:
-    # Without a volume, the folders are lost with the pod anyway.
-    root = _root(values)
-    if not root:
-        return {}
-    own = posixpath.join(root, run_name(values["name"], stamp))
-    return {name: f"{own}/{leaf}" for name, leaf in DIRECTORIES.items()}
 
 
 def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import replace
+from io import StringIO
 
 from k8s.client.client import Client
 from k8s.job_spec import JobSpec, wants_gpus
@@ -15,10 +17,13 @@ from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity
 from k8s.reasons.static_checks import check_capacity, check_statically
 from k8s.scheduling.predicates import ClusterCapacity
 from k8s.snapshot import ClusterSnapshot
-from tui.jobs.new_job.trainer_command import describe_batch
+from trainer.catalogue import find
+from tui.text.format import count, plural
 
 FetchNodes = Callable[[], Awaitable[ClusterSnapshot | None]]
 """Reads the cluster's nodes, for jobs with GPUs; returns None if it cannot."""
+_IMAGES = {"mnist": 60_000, "folder": None, "tokens": None}
+"""Training images of fixed data sets, None if unknown; the others are generated on demand."""
 
 
 async def check_manifest(
@@ -83,3 +88,33 @@ async def check_submit(
     capacity = ClusterCapacity.of_rows(rows) if rows else await fetch_capacity(client)
     fit = check_capacity(kind, manifest, capacity, is_gang=spec.gang)
     return [fit, *found] if fit is not None else found
+
+
+def describe_batch(spec: JobSpec) -> str:
+    """Return an error if batch size × ranks exceeds the images; empty if not.
+
+    Ignores trainers without images, and arguments that are invalid for other reasons.
+    """
+    if spec.trainer != "ddp" or (words := find(spec.trainer).words_of(spec.command)) is None:
+        return ""
+    try:
+        with redirect_stderr(StringIO()):
+            chosen = find(spec.trainer).parser().parse_args(words)
+    except SystemExit:
+        return ""
+    ranks = _ranks(spec)
+    batch = chosen.batch_size
+    step = batch * chosen.accumulate * ranks
+    images = _IMAGES.get(chosen.dataset, chosen.train_images)
+    if images is None or step <= images:
+        return ""
+    size = f"{count(batch * chosen.accumulate)} × {plural(ranks, 'rank')} = {plural(step, 'image')}"
+    return f"would fail: a step takes {size}, and there are {count(images)}; choose a smaller batch size"
+
+
+def _ranks(spec: JobSpec) -> int:
+    # mpirun gets the number of processes; torchrun starts its own in each pod.
+    words = spec.command
+    if words[0] == "mpirun" and "-np" in words:
+        return int(words[words.index("-np") + 1])
+    return spec.workers * spec.processes

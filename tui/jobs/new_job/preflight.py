@@ -20,7 +20,7 @@ from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.topology.links import LinkMatrix
 from tui.jobs.new_job.fields import SIZE_FIELDS
 from tui.jobs.new_job.form_spec import FormResult
-from tui.jobs.new_job.trainer_command import describe_batch
+from tui.jobs.new_job.job_checks import describe_batch
 from tui.jobs.new_job.volume import VolumeContent
 from tui.text.cells import elide_middle
 from tui.text.format import count, plural
