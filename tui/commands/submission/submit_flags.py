@@ -30,7 +30,7 @@ _LACKS_NOTHING: Mapping[str, str] = {}
 _ONE_PER_GPU = ("auto", "gpu")
 # Arena's flags that register the model with MLflow.
 _MODEL_FLAGS = ("--model-name", "--model-source")
-DEST = "spec_"
+_DEST = "spec_"
 
 
 def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str] = _LACKS_NOTHING) -> None:
@@ -85,7 +85,7 @@ def _add_flag(group: Any, field: JobField, *, is_hidden: bool) -> None:
     longs = [flag for flag in field.flags if flag.startswith("--")]
     shorts = [flag for flag in field.flags if not flag.startswith("--")]
     action = SwitchAction if isinstance(field.type, Switch) else "append"
-    more = {"dest": f"{DEST}{field.name}", "action": action, "metavar": metavar_of(field)}
+    more = {"dest": f"{_DEST}{field.name}", "action": action, "metavar": metavar_of(field)}
     shown = argparse.SUPPRESS if is_hidden else help_of(field).replace("%", "%%")
     group.add_argument(*shorts, longs[0], help=shown, **more)
     if longs[1:]:
@@ -157,19 +157,20 @@ def complain(problems: Mapping[str, str]) -> None:
 
 
 def _given(flags: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields that flags set; `processes` is still text.
+    """Return the fields that flags or their template set; `processes` of a flag is still text.
 
     Raises:
         WrongUsage: A flag has an invalid value.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = dict(getattr(flags, "template_fields", {}))
     problems: dict[str, str] = {}
     for name, field in JOB_FIELDS.items():
-        texts: list[str] | None = getattr(flags, f"{DEST}{name}", None)
+        texts: list[str] | None = getattr(flags, f"{_DEST}{name}", None)
         if texts is None:
             continue
         try:
-            found[name] = texts[-1] if name == "processes" else _value(field, texts)
+            value: Any = texts[-1] if name == "processes" else _value(field, texts)
+            found[name] = {**found.get(name, {}), **value} if isinstance(field.type, Pairs) else value
         except ValueError as error:
             problems[name] = str(error)
     complain(problems)
@@ -232,7 +233,7 @@ def _gpus(fields: dict[str, Any]) -> None:
 
 def _processes(fields: dict[str, Any]) -> None:
     # torchrun's words for processes per pod; without any it is one per GPU.
-    text = fields.pop("processes", "auto")
+    text = str(fields.pop("processes", "auto"))
     if text == "gpu" and not fields.get("gpus"):
         raise WrongUsage("--nproc-per-node gpu: the job requests no GPUs; request some with --gpus.")
     if text == "cpu":
@@ -259,7 +260,7 @@ def _command(flags: argparse.Namespace) -> dict[str, Any]:
     words = tuple(flags.rest)
     line = words[0] if len(words) == 1 and " " in words[0] else " ".join(flags.command)
     if not words and not line:
-        words = getattr(flags, "template_command", ())
+        return {}
     return {"command": shell_argv(line, flags.shell) if line else words}
 
 

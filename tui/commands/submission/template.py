@@ -5,13 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from k8s.job_spec import JOB_FIELDS, JobField
-from k8s.job_spec.field_types import Pairs
 from k8s.kinds import CREATABLE
 from trainer.catalogue import find
-from tui.commands.submission.submit_flags import DEST
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
 from tui.jobs.kind_words import words_of
@@ -19,7 +15,7 @@ from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_
 from tui.options import ConsoleOptions
 
 _FLAG = "--template"
-_NOT_FLAGS = ("command", "trainer", "namespace")
+_NOT_FLAGS = ("trainer", "namespace")
 
 
 def every_template(folder: Path) -> tuple[list[JobTemplate], list[str]]:
@@ -97,35 +93,12 @@ def fill_in(flags: argparse.Namespace, template: JobTemplate) -> None:
     Raises:
         WrongUsage: The template's trainer has no such arguments.
     """
-    for name, value in template.fields.items():
-        if name in _NOT_FLAGS:
-            continue
-        field = JOB_FIELDS[name]
-        given: list[str] | None = getattr(flags, f"{DEST}{name}", None)
-        if isinstance(field.type, Pairs):
-            setattr(flags, f"{DEST}{name}", [*_texts(field, value), *(given or ())])
-        elif given is None:
-            setattr(flags, f"{DEST}{name}", _texts(field, value))
-    _fill_in_command(flags, template)
-
-
-def _texts(field: JobField, value: Any) -> list[str]:
-    if isinstance(field.type, Pairs):
-        return [f"{name}={text}" for name, text in value.items()]
-    text = field.type.to_text(value)
-    return text.split("\n") if field.type.is_repeated else [text]
-
-
-def _fill_in_command(flags: argparse.Namespace, template: JobTemplate) -> None:
     trainer = template.fields.get("trainer", "")
-    if flags.command or flags.trainer not in ("", trainer) or (flags.rest and not trainer):
+    flags.template_fields = {name: value for name, value in template.fields.items() if name not in _NOT_FLAGS}
+    if not trainer or flags.command or flags.trainer not in ("", trainer):
         return
-    if trainer:
-        packaged = find(trainer)
-        try:
-            words = packaged.words_of(packaged.command(template.arguments)) or []
-        except (LookupError, ValueError) as error:
-            raise WrongUsage(f"{_FLAG}: template {template.name}: {error.args[0]}") from error
-        flags.trainer, flags.rest = trainer, [*words, *flags.rest]
-    else:
-        flags.template_command = tuple(template.fields.get("command", ()))
+    try:
+        words = find(trainer).words(template.arguments)
+    except (LookupError, ValueError) as error:
+        raise WrongUsage(f"{_FLAG}: template {template.name}: {error.args[0]}") from error
+    flags.trainer, flags.rest = trainer, [*words, *flags.rest]
