@@ -11,7 +11,6 @@ from k8s.kinds import CREATABLE
 from tests import ROOT
 from tui.commands import COMMANDS
 from tui.commands.submission.submit_flags import metavar_of
-from tui.commands.submit import lacks_of
 from tui.jobs.kind_words import words_of
 from tui.screens import ACTIONS, key_table
 
@@ -64,7 +63,7 @@ def kinds_with(field: JobField) -> str:
     having = [
         word
         for word in words
-        if any(field.name not in lacks_of(kind) for kind in CREATABLE if words_of(kind)[0] == word)
+        if any(field.name not in kind.lacks for kind in CREATABLE if words_of(kind)[0] == word)
     ]
     return "all" if len(having) == len(words) else ", ".join(having) or "none"
 

@@ -20,7 +20,6 @@ from tests.manual import (
     part_of,
     with_part,
 )
-from tui.commands.submit import lacks_of
 from tui.jobs.kind_words import words_of
 from tui.manual import TOPICS
 from tui.screens import ACTIONS, key_table
@@ -64,7 +63,7 @@ def test_the_flag_table_has_a_line_per_field_and_names_the_supported_kinds() -> 
         (line,) = [line for line in lines if f"| `{name}` |" in line]
         assert field.help in line
         for kind in CREATABLE:
-            if name not in lacks_of(kind):
+            if name not in kind.lacks:
                 assert line.endswith("| all |") or words_of(kind)[0] in line.split(" | ")[-1]
 
 

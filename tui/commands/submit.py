@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             usage=f"{parser.prog} {word} --name NAME --image IMAGE [OPTIONS] COMMAND\n"
             f"       {parser.prog} {word} --name NAME --image IMAGE [OPTIONS] --trainer NAME [-- ARGUMENTS]",
         )
-        add_spec_arguments(child, lacks_of(kind))
+        add_spec_arguments(child, kind.lacks)
         _add_common(child)
     for word, sentence in NOT_MADE.items():
         refusing = kinds.add_parser(word, prog=parser.prog)
@@ -73,11 +73,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         refusing.refusal = f"{sentence} Its manifest can be submitted with -f."
     if isinstance(parser, CommandParser):
         parser.rewrite = lambda words: with_kind(parser, tuple(kinds.choices), words)
-
-
-def lacks_of(kind: CreatableKind) -> Mapping[str, str]:
-    """Return the fields a kind does not support, each with the reason."""
-    return kind.lacks
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

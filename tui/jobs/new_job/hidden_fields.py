@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
-from types import MappingProxyType
 
-from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS
 from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS
@@ -29,8 +26,6 @@ _OF_VALUE = {
     "step-epochs": ("schedule", "step"),
     "gamma": ("schedule", "step"),
 }
-# Fields of `JobSpec` that some kinds ignore, each with two values to compare the manifests of.
-_PROBES = {"processes": (2, 3), "clean_pods": ("All", "Running"), "retries": (1, 2)}
 _OF_GIT = ("sync_branch", "sync_revision", "sync_path", "git_secret")
 _KEYS = {"mounts": ("claim", "mount_path", "more_volumes")}
 
@@ -75,16 +70,7 @@ def lacking(title: str) -> Mapping[str, str]:
 
 def lacking_of(kind: CreatableKind) -> Mapping[str, str]:
     """Return the keys of the fields that a kind ignores, by the kind itself."""
-    lacks = getattr(kind, "lacks", None)
-    if lacks is None:
-        spec = JobSpec(name="x", image="x", command=("x",), workers=2, gpus=1)
-        lacks = {
-            name: f"a {kind.title} has no such field"
-            for name, probes in _PROBES.items()
-            if len({str(kind.manifest(replace(spec, **{name: each}))) for each in probes}) == 1  # type: ignore[arg-type]
-        }
-    found = {key: why.rstrip(".") for name, why in lacks.items() for key in _KEYS.get(name, (name,))}
-    return MappingProxyType(found)
+    return {key: why.rstrip(".") for name, why in kind.lacks.items() for key in _KEYS.get(name, (name,))}
 
 
 def _without_code(mode: str) -> set[str]:
