@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client, fetch_username
@@ -18,12 +20,12 @@ from k8s.jobs.owned_objects import OwnedObject, owned_objects_of, problems_with_
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
 from k8s.kinds.parse import USERS
+from k8s.kinds.pod_code import PASSWORD, USERNAME, credentials_in
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, report_checkpoints
-from tui.commands.submission.git_login import prompt_git_credentials
 from tui.commands.submission.manifest_checks import (
     CheckedObject,
     check_by_server,
@@ -31,21 +33,36 @@ from tui.commands.submission.manifest_checks import (
     namespace_of,
 )
 from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
-from tui.commands.submission.refusals import Refusal, reported_once, warn_of
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, draft_of, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
 from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
 from tui.commands.support.log_output import follow_to_end
-from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
+from tui.commands.support.output import (
+    WrongUsage,
+    confirm,
+    is_interactive,
+    prompt_password,
+    write,
+    write_object,
+    write_stderr,
+)
 from tui.commands.support.parser import CommandParser
 from tui.jobs.kind_words import NOT_MADE, words_of
 from tui.jobs.new_job.job_checks import check_submit
-from tui.jobs.new_job.job_files import load_job_files
+from tui.jobs.new_job.job_files import load_job_files, needs_git_credentials
 from tui.options import ConsoleOptions, command_line, local_user
 
 # The sandbox runs no images: `python` is this machine's.
 SANDBOX_IMAGE = "local"
+
+
+class Refusal(NamedTuple):
+    """An expected refusal of the server."""
+
+    start: str
+    """Prefix of its warning, `PyTorchJob bert: ` if there are several objects."""
+    finding: Cause
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +169,7 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
         if not all(_may_start(each, refusals, flags) for each in checked):
             return 1
         refs = []
-        with reported_once(refusals):
+        with _reported_once(refusals):
             if len(wanted) > 1 and not dry_run:
                 await check_by_server(client, wanted, namespace)
             for each in wanted:
@@ -173,7 +190,7 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
     draft = draft_of(flags, kinds[0], SANDBOX_IMAGE if options.is_sandbox else "")
     stamp = run_stamp(datetime.now(UTC))
     spec = spec_of(draft, kinds[0], stamp)
-    files = replace(await _read_files(spec), git_login=prompt_git_credentials(spec, flags.git_user))
+    files = replace(await _read_files(spec), git_login=_git_credentials(spec, flags.git_user))
     if dry_run == "client":
         namespace, folder = await _namespace(options), folder_without_cluster(flags)
         spec = spec_of(draft, kinds[0], stamp, namespace=namespace, continued=folder)
@@ -192,7 +209,7 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
         if not _may_start(checked, refusals, flags):
             return 1
         used: list[OwnedObject] = []
-        with reported_once(refusals):
+        with _reported_once(refusals):
             ref = await create_job(
                 client,
                 kind,
@@ -222,6 +239,26 @@ async def _read_files(spec: JobSpec) -> JobFiles:
     for path in files.left_out:
         write_stderr(f"{path}: not sent, for it is a link that leads out of the folder.")
     return files
+
+
+def _git_credentials(spec: JobSpec, user: str) -> Mapping[str, str]:
+    """Prompt for the repository's password; return the Secret's values, empty without a user.
+
+    Raises:
+        WrongUsage: The job needs none, has a Secret, or there is no terminal to prompt at.
+    """
+    if not user:
+        return {}
+    if not needs_git_credentials(spec):
+        raise WrongUsage("--git-user: only code from git over https takes a user (--sync-mode git).")
+    if spec.git_secret or credentials_in(spec):
+        raise WrongUsage("--git-user: the repository already has credentials.")
+    if not is_interactive():
+        raise WrongUsage("--git-user asks for a password, and there is no terminal: use --git-secret NAME.")
+    password = prompt_password(f"Password or token of {user} for {spec.sync_source}: ")
+    if not password:
+        raise WrongUsage("--git-user: no password was typed.")
+    return {USERNAME: user, PASSWORD: password}
 
 
 def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
@@ -312,9 +349,47 @@ def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argpa
         return True
     what = f"{title} {never.warning}."
     if not is_interactive():
-        warn_of(refusals)
+        _warn_of(refusals)
         raise KubeError(what, "Nothing was created.", "To create it all the same: --force")
     return confirm(f"{what} Create it all the same?")
+
+
+@contextmanager
+def _reported_once(refusals: Sequence[Refusal]) -> Iterator[None]:
+    """Create something, then warn of the expected refusals that the server did not mention.
+
+    Advice is added to the server's refusal if that has none.
+    """
+    try:
+        yield
+    except KubeError as error:
+        said = [each for each in refusals if _is_reported(each.finding, error)]
+        _warn_of([each for each in refusals if each not in said])
+        for each in said:
+            error.hint = _with_remedy(error.hint, each.finding)
+        raise
+    _warn_of(refusals)
+
+
+def _warn_of(refusals: Sequence[Refusal]) -> None:
+    """Print refusals that the server did not or will not report."""
+    for start, finding in refusals:
+        write_stderr(f"Warning: {start}{finding.warning}.")
+
+
+def _is_reported(refusal: Cause, error: KubeError) -> bool:
+    causes: Mapping[str, str] = getattr(error, "causes", {})
+    if not refusal.about:
+        return refusal.field in causes
+    is_same = f" {refusal.about} " in f"{error.what.removesuffix('.')} "
+    return is_same and (refusal.field in causes or not causes)
+
+
+def _with_remedy(hint: str, refusal: Cause) -> str:
+    remedy = f"{refusal.remedy[:1].upper()}{refusal.remedy[1:]}."
+    if hint and (refusal.field != "kind" or remedy.lower() in hint.lower()):
+        return hint
+    return f"{remedy} {hint}".rstrip()
 
 
 async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | None:
