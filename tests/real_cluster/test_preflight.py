@@ -34,8 +34,7 @@ from tests.real_cluster import operator_objects
 from tests.real_cluster.conftest import shared_namespace
 from tests.real_cluster.test_recorded_objects import SERVED, made_objects
 from tests.support.real_cluster import BUSYBOX, NODE
-from tui.commands.submission.manifest_checks import check_manifests
-from tui.commands.submission.manifests import ManifestObject
+from tui.commands.submission.manifests import ManifestObject, check_manifests
 
 pytestmark = pytest.mark.cluster
 

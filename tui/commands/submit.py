@@ -26,13 +26,15 @@ from k8s.reasons.cause import Cause
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, report_checkpoints
-from tui.commands.submission.manifest_checks import (
+from tui.commands.submission.manifests import (
     CheckedObject,
+    ManifestObject,
     check_by_server,
     check_manifests,
     namespace_of,
+    read_manifests,
+    versions_known,
 )
-from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, draft_of, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs

@@ -18,8 +18,7 @@ from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, Compute, Reply, ScriptedCluster, page
 from tests.support.new_job_form import form_values
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
-from tui.commands.submission.manifest_checks import check_manifests
-from tui.commands.submission.manifests import ManifestObject
+from tui.commands.submission.manifests import ManifestObject, check_manifests
 from tui.jobs.new_job.form_spec import parse_values
 from tui.jobs.new_job.job_checks import check_submit
 from tui.jobs.new_job.preflight import line_of, preflight
