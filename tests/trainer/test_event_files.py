@@ -1,5 +1,6 @@
 """Event files: what we write, follow, join, and say about damage or a disk without room."""
 
+import contextlib
 import errno
 import gzip
 import math
@@ -9,16 +10,16 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.plain_reader import Point, read_points
 from trainer.distributed.outputs import CurveWriter
 from trainer.tfevents import BrokenEvents, EventFiles, EventFolder, EventStream, EventWriter
-from trainer.tfevents.records import crc32c_in_python, frame
+from trainer.tfevents.event import BadPayload, decode_event
+from trainer.tfevents.records import HEADER_BYTES, crc32c_in_python, frame, payload_is_good, record_end
 
 quick = settings(max_examples=60)
 
@@ -391,3 +392,41 @@ def test_hyperparameters_are_written_even_after_an_initially_full_disk(tmp_path:
     [file] = tmp_path.iterdir()
     assert file.read_bytes().count(b"_hparams_/session_start_info") == 1
     assert steps_in(tmp_path) == [1]
+
+
+class Point(NamedTuple):
+    """One scalar of one tag; `wall_time` is in seconds since 1970."""
+
+    tag: str
+    step: int
+    wall_time: float
+    value: float
+
+
+def read_points(chunk: bytes) -> tuple[list[Point], int]:
+    """Decode every whole record at the start of `chunk`.
+
+    A record is: u64 length, u32 masked CRC of those 8 bytes, the payload, u32
+    masked CRC of the payload; little-endian. A file being written may end
+    inside a record: read again later from `chunk[used:]`. A payload that is
+    damaged under a good length is skipped.
+
+    Returns:
+        The scalars found, in the order of the file, and the number of bytes used.
+
+    Raises:
+        BrokenEvents: A length does not match its CRC.
+
+    Source: "TFRecords Format Details", TensorFlow guide.
+    """
+    points: list[Point] = []
+    used = 0
+    while (end := record_end(chunk, used)) is not None:
+        if payload_is_good(chunk, used, end):
+            with contextlib.suppress(BadPayload):
+                event = decode_event(chunk[used + HEADER_BYTES : end - 4])
+                points += [
+                    Point(found.tag, event.step, event.wall_time, found.value) for found in event.scalars
+                ]
+        used = end
+    return points, used

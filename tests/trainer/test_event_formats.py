@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.plain_reader import read_points
+from tests.trainer.test_event_files import read_points
 from trainer.tfevents import EventFolder, EventStream, EventWriter, Hparams, ScalarCurve
 from trainer.tfevents.records import frame
 from trainer.tfevents.writer import session_start

@@ -1,4 +1,4 @@
-"""MPIJob v2beta1 as the console makes it: a launcher that runs the command, workers that wait for it."""
+"""MPIJobs as the console makes them: a launcher that runs the command, workers that wait for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from k8s.job_spec import JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
+from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from tests.support.objects import Object, join
 
 SPEC = JobSpec(
@@ -115,3 +116,32 @@ def test_ranks_of_removed_workers_follow_the_slots_of_a_succeeded_job(
 def test_malformed_conditions_give_no_ranks(conditions: object) -> None:
     obj = MPIJob().manifest(SPEC) | {"status": {"conditions": conditions}}
     assert not any(each.ranks for each in MPIJob().replicas(obj))
+
+
+V1ALPHA1 = MPIJobV1Alpha1()
+ONE_TEMPLATE = JobSpec(name="bench", image="i:1", command=("mpirun", "x"), workers=4, gpus=1)
+
+
+def test_launcher_and_workers_share_a_template_but_the_launcher_requests_no_resources() -> None:
+    body = V1ALPHA1.manifest(ONE_TEMPLATE)["spec"]
+    assert (body["replicas"], body["launcherResources"]) == (4, {})
+    assert body["template"]["spec"]["containers"][0]["command"] == ["mpirun", "x"]
+    launcher, *workers = V1ALPHA1.replicas(V1ALPHA1.manifest(ONE_TEMPLATE))
+    assert launcher.template["spec"]["containers"][0]["resources"] == {}
+    assert len(workers) == 4
+
+
+def test_gpu_topology_is_requested_with_the_labels_and_resources_of_arena() -> None:
+    template = V1ALPHA1.manifest(replace(ONE_TEMPLATE, gpu_topology=True))["spec"]["template"]
+    assert template["metadata"]["labels"]["gpu-topology"] == "bench"
+    assert template["metadata"]["labels"]["gpu-topology-replica"] == "4"
+    pod = template["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert pod["containers"][0]["resources"]["limits"] == {"aliyun.com/gpu": "1"}
+    assert "volumes" not in pod
+
+
+def test_mounts_on_launcher_is_written_to_the_spec() -> None:
+    spec = replace(ONE_TEMPLATE, mounts=(Mount("c", "/c"),), mounts_on_launcher=True)
+    assert V1ALPHA1.manifest(spec)["spec"]["mountsOnLauncher"] is True
+    assert V1ALPHA1.manifest(ONE_TEMPLATE)["spec"]["mountsOnLauncher"] is False

@@ -1,18 +1,22 @@
-"""Roles that differ: what each kind makes of them, and that a copy of such a job is exactly as it was."""
+"""Roles that differ: what each kind makes of them, exact copies of such jobs, and facts about their pods."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from k8s.job_spec import JobSpec, Role
+from k8s.job_spec import EnvSource, HostMount, JobSpec, Mount, Role
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds.pods_spec import spec_of_pods
 from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from tests.k8s.kinds.example_fields import BASE
+from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 
 T9K, PYTORCH, MPI = T9kPyTorchJob(), PyTorchJob(), MPIJob()
 SPEC = JobSpec(name="bert", image="train:1", command=("python", "train.py"), workers=4, gpus=2)
@@ -104,3 +108,53 @@ def test_the_arena_annotation_counts_the_gpus_of_all_roles() -> None:
 def test_roles_are_lacking_only_in_job_trainjob_and_mpijob_v1alpha1() -> None:
     without = {kind.title for kind in CREATABLE if "roles" in kind.lacks}
     assert without == {"Job", "TrainJob", "MPIJob v1alpha1"}
+
+
+FULL = replace(
+    BASE,
+    workers=3,
+    cpu="8",
+    cpu_request="4",
+    memory="16Gi",
+    mounts=(Mount("data", "/data", "imagenet", True),),
+    host_mounts=(HostMount("/nvme", "/cache"),),
+    env_from=(EnvSource(True, "wandb", "key", "WANDB_API_KEY"), EnvSource(False, "settings")),
+    pull_secrets=("registry",),
+    priority_class="high",
+    scheduler="volcano",
+    host_network=True,
+    gang=True,
+    labels={"team": "vision"},
+    user="li",
+    log_dir="/data/logs",
+)
+SAME = (
+    *("name", "namespace", "image", "workers", "gpus", "gpu_resource", "mounts", "host_mounts", "env_from"),
+    *("pull_secrets", "priority_class", "scheduler", "host_network", "gang"),
+    *("cpu", "cpu_request", "memory", "labels", "user", "log_dir", "queue", "suspend"),
+)
+
+
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+def test_the_spec_of_pods_has_the_fields_that_checks_need(kind: CreatableKind) -> None:
+    spec = kind.supported(replace(FULL, mounts_on_launcher=True))
+    if kind.word == "trainjob":  # which has single keys only
+        spec = replace(spec, env_from=spec.env_from[:1])
+    found = spec_of_pods(kind, json.loads(json.dumps(kind.manifest(spec))))
+    assert {name: getattr(found, name) for name in SAME} == {name: getattr(spec, name) for name in SAME}
+
+
+def test_gpus_are_those_of_the_largest_pod() -> None:
+    for role in ("master", "worker"):
+        spec = replace(BASE, gpus=0, roles=(Role(role, gpus=8),))
+        assert spec_of_pods(CREATABLE[0], CREATABLE[0].manifest(spec)).gpus == 8
+
+
+def test_the_pods_of_other_peoples_jobs_are_read() -> None:
+    read = 0
+    for situation in SITUATIONS:
+        obj = objects(situation)[0]
+        kind = next((each for each in CREATABLE if each is kind_named(obj)), None)
+        if kind is not None:
+            read += spec_of_pods(kind, obj).workers
+    assert read > 5

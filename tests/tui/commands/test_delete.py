@@ -1,14 +1,16 @@
-"""`delete`, `suspend` and `resume`: they say what they did, and change no other job than the one meant."""
+"""`delete`, `suspend`, `resume`, `edit`: they say what they did, and change only the job that was meant."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import Object, batch_job, pod_of, pytorch_job
+from tests.support.terminal import fake_kubectl
 from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -158,3 +160,38 @@ async def test_one_failure_does_not_stop_the_others(run: CommandLine) -> None:
     assert "There is no job nope in namespace default." in ended.err
     assert "Could not suspend PyTorchJob asleep.\nIt is already suspended.\n" in ended.err
     assert "Could not change PyTorchJob refused.\nThe cluster says: you may not\n" in ended.err
+
+
+async def test_edit_runs_kubectl_on_the_cluster_in_use_and_exits_as_it_does(
+    run: CommandLine, tmp_path: Path
+) -> None:
+    run.set("PATH", fake_kubectl(tmp_path))
+    ended = await run.process("--as", "wu", "edit", "running")
+    assert (ended.status, ended.err) == (3, "")
+    assert ended.out == "--context recorded -n default --as wu edit pytorchjobs.kubeflow.org/running\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (("edit", "running"), 1, "kubectl, which edits it, is not found."),
+        (("edit", "nosuch"), 1, "There is no job nosuch"),
+        (("--readonly", "edit", "running"), 1, "disabled by --readonly"),
+        (
+            ("edit", "running", "--yes"),
+            2,
+            "--yes is gone: kubectl applies the change when",
+        ),
+    ],
+)
+async def test_edit_reports_why_it_cannot(
+    run: CommandLine, tmp_path: Path, words: tuple[str, ...], status: int, why: str
+) -> None:
+    run.set("PATH", str(tmp_path))
+    (await run(*words)).reports(status, why)
+
+
+async def test_edit_refuses_a_token_that_kubectl_would_not_get(run: CommandLine, tmp_path: Path) -> None:
+    run.set("PATH", fake_kubectl(tmp_path))
+    run.set("GPUCONSOLE_TOKEN", "another")
+    (await run("edit", "running")).reports(1, "kubectl would act as another user")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import cycle
@@ -16,15 +17,17 @@ from rich.console import Console as Printer
 from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import ComposeResult
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from k8s.logs import Item, LogLine, Mark, Marker, Target
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.guide_runs import ended_run
-from tests.support.hosted_view import hosted
+from tests.support.hosted_view import FramedApp, hosted
 from tests.support.idle import until
 from tests.support.namespace_objects import CLAIMS, claim, in_namespace
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
@@ -41,7 +44,9 @@ from tests.tui.console.hostile_words import (
     assert_screen_harmless,
 )
 from tui.app import Console
+from tui.jobs.new_job.preflight import PreflightLine
 from tui.options import ConsoleOptions
+from tui.runs.series import Series
 from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
@@ -50,7 +55,13 @@ from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
+from tui.tables.column import Cell, Column, Row
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
+from tui.widgets.curve_chart import CurveChart, PlotCurve
+from tui.widgets.form.job_fields import Notice, PreflightView
+from tui.widgets.form.manifest_pane import YamlView
+from tui.widgets.log.view import LogView
+from tui.widgets.table.table import Table
 
 
 @settings(max_examples=200)
@@ -313,3 +324,66 @@ async def test_the_lists_draw_hostile_words_harmlessly_without_the_gate() -> Non
             await pilot.press("g")
             await until(pilot, lambda: app.text.count("[/b]") > 1)
             assert_all_harmless(app)
+
+
+class Shelf(FramedApp):
+    """The widgets that show words from outside."""
+
+    CSS = "Table, LogView, YamlView, CurveChart { height: 6; width: 40; }"
+
+    def compose(self) -> ComposeResult:
+        yield Table(COLUMNS)
+        yield Notice()
+        yield PreflightView()
+        yield LogView(name_of=lambda line: line.source.pod)
+        yield YamlView()
+        yield CurveChart("")
+
+    def say(self, text: str) -> None:
+        table = self.query_one(Table)
+        table.empty = text
+        columns = [Column("name", text, elide="middle", min_width=5), Column("status", text, elide="end")]
+        rows = [
+            Row(f"{text}{number}", (Cell(text), Cell.of((text, "failed"), (text, ""))), text)
+            for number in (0, 1)
+        ]
+        table.set_columns(columns, rows)
+        self.query_one(Notice).show(text)
+        self.query_one(PreflightView).show([PreflightLine("error", text)])
+        source = Target("default", text, instance=text)
+        raw = text.encode("utf-8", "surrogatepass")
+        items: list[Item] = [LogLine(1, raw, source, 0, 0), Marker(Mark.NOTE, text, source, 2, 1)]
+        self.query_one(LogView).append(items)
+        self.query_one(YamlView).show(f"a: {text}")
+        self.query_one(CurveChart).set_curves(
+            text, [PlotCurve(text, one_point()), PlotCurve(text, one_point())], empty=text
+        )
+
+
+COLUMNS = (Column("name", "NAME"), Column("status", "STATUS"))
+
+
+def one_point() -> Series:
+    series = Series()
+    series.append([(1, 1.0, 0.5)])
+    return series
+
+
+async def show_all(texts: Sequence[str]) -> None:
+    app = Shelf()
+    async with app.run_test(size=(60, 40)) as pilot:
+        for text in texts:
+            app.say(text)
+            await pilot.pause()
+            assert_all_harmless(app)
+
+
+@settings(max_examples=5, derandomize=True)
+@given(st.lists(NASTY, min_size=5, max_size=10))
+def test_widgets_render_any_text_harmlessly(texts: list[str]) -> None:
+    asyncio.run(show_all(texts))
+
+
+@pytest.mark.slow
+async def test_widgets_render_known_hostile_text_harmlessly() -> None:
+    await show_all([*HOSTILE.values(), HOSTILE["long"] * 10, "\ud83d half", "\n" * 50, "e" + "\u0301" * 1000])

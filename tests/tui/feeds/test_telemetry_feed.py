@@ -1,4 +1,4 @@
-"""Telemetry is read of what is wanted, not more often than it changes, and kept while it is fresh."""
+"""Feeds read what is wanted, not more often than it changes, and keep it while it is fresh."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+from k8s.cluster.backoff import ServerProbe
 from k8s.errors import Unreachable
+from k8s.models import Event
+from k8s.models.resources import EVENTS as EVENT_LIST
 from k8s.snapshot import Job, NodeRow
 from k8s.telemetry.readings import NoReadings, NoReadingsCause, Telemetry
-from tests.scripted.server import WAIT_S
+from tests.scripted.server import WAIT_S, ScriptedCluster, Stream, page
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.support.telemetry import NO_EXPORTER, ScriptedReader, reading, telemetry_of
+from tui.feeds.list_feed import ListFeed
 from tui.feeds.telemetry_feed import TelemetryFeed
 
 BERT = pytorch_job("bert", 1, 8, annotations={"gpuconsole.dev/user": "li"})
@@ -158,3 +162,29 @@ async def test_an_allocated_gpu_that_was_idle_for_half_an_hour_is_a_warning_of_i
     assert {each.text for found in warnings.values() for each in found} == {
         "Allocated to default/bert-master-0, but idle for 32 min."
     }
+
+
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+async def test_events_are_mirrored_while_the_list_feed_runs() -> None:
+    event = {"metadata": {"name": "e1", "uid": "e1"}, "reason": "Scheduled", "eventTime": None}
+    stream = Stream()
+    came = asyncio.Event()
+    feed: ListFeed[Event] = ListFeed(EVENT_LIST, Event)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EVENTS, page([event]))
+        cluster.say(EVENTS, stream, watch=True)
+        feed.aim_at(client, ("default",), ServerProbe(client), came.set)
+        task = asyncio.create_task(feed.run())
+        await cluster.until_asked(EVENTS, watch=True)
+        stream.event("ADDED", {"metadata": {"name": "e2", "uid": "e2"}, "reason": "Pulled"})
+        async with asyncio.timeout(WAIT_S):
+            while len(feed.objects) < 2:
+                came.clear()
+                await came.wait()
+        assert {each.reason for each in feed.objects.values()} == {"Scheduled", "Pulled"}
+        assert feed.state.problem is None
+        task.cancel()
+        await asyncio.wait([task])
+        await stream.is_over.wait()

@@ -1,4 +1,4 @@
-"""An object as YAML: searched, folded, without its secrets, and as it is now."""
+"""Text views: an object as YAML (searched, folded, without secrets), and text that has to be fetched."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from k8s.errors import Forbidden
+from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, Asked, Reply, Stall, Stream, refusal
+from tests.support.hosted_view import hosted
 from tests.support.objects import Object, pytorch_job
 from tests.support.playground import Playground, console_on
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.text import TextView
 from tui.screens.documents.yaml import YamlScreen
 from tui.widgets.text_lines import TextLines
 
@@ -171,3 +175,42 @@ async def test_a_very_large_object_can_be_scrolled_searched_and_wrapped(tmp_path
         await play.until(lambda: "1 of 1" in title(play) and "some words 24999" in play.text)
         await play.press("w", "G")
         assert "xxxx" in play.text
+
+
+TRIED = "\n".join(f"pod-{index}: nvidia-smi is not there, nor anything like it" for index in range(4))
+HELP = (
+    "It needs a pod on the node that sees all of its GPUs, and the right to run a command there, pods/exec."
+)
+
+
+async def test_an_error_is_shown_in_full_until_the_text_loads_and_a_later_error_keeps_the_text() -> None:
+    answers: list[Forbidden | str] = [
+        Forbidden("Could not read the links.", TRIED, HELP),
+        "GPU0 X",
+        Forbidden("No more."),
+    ]
+
+    async def fetch() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Forbidden):
+            raise answer
+        return answer
+
+    async with hosted(TextView("links", fetch, wraps=False), ClusterSnapshot(), size=(60, 20)) as (
+        app,
+        pilot,
+    ):
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "Could not read the links." in app.text
+        assert "pod-3: nvidia-smi" in app.text
+        assert "pods/exec." in app.text
+        app.view.refresh_feeds()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "GPU0 X" in app.text and "Could not" not in app.text
+        assert not app.screen.query_one(TextLines).wraps
+        app.view.refresh_feeds()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "GPU0 X" in app.text and "No more." in app.text  # what is known stays

@@ -1,4 +1,4 @@
-"""Filters: k9s' grammar, and columns beside it."""
+"""Filters in k9s' grammar, and paths in kubectl's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.text.filter_query import matcher, parse_filter
+from tui.text.jsonpath import find, parse_path, text_of
 
 COLUMNS = ("NAME", "STATUS", "GPUS")
 PLACES = {title.lower(): index for index, title in enumerate(COLUMNS)}
@@ -141,3 +142,50 @@ def test_a_negated_filter_matches_the_opposite_rows(words: str, text: str) -> No
     takes, leaves = matcher(words.strip().lstrip("!")), matcher("!" + words.strip().lstrip("!"))
     if takes is not None and leaves is not None:
         assert takes(text) is not leaves(text)
+
+
+OBJECT = {
+    "kind": "List",
+    "items": [
+        {"kind": "A", "metadata": {"name": "127.0.0.1", "labels": {"kubernetes.io/hostname": "n1"}}},
+        {"kind": "B", "metadata": {"name": "127.0.0.2"}},
+    ],
+    "limits": {"cpu": 4, "gpu": {"a100": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (".kind", ["List"]),
+        ("kind", ["List"]),
+        ("$.kind", ["List"]),
+        ("['kind']", ["List"]),
+        (".items[*].metadata.name", ["127.0.0.1", "127.0.0.2"]),
+        (".items[0].kind", ["A"]),
+        (".items[-1].kind", ["B"]),
+        (".items[7].kind", []),
+        (".limits.*", ["4", '{"a100": 2}']),
+        (r".items[0].metadata.labels.kubernetes\.io/hostname", ["n1"]),
+        (".items[0].metadata.labels['kubernetes.io/hostname']", ["n1"]),
+        ('.items[0]["kind"]', ["A"]),
+        (".nothing.at.all", []),
+        (".kind.name", []),
+    ],
+)
+def test_a_path_finds_values_as_in_kubectl(path: str, expected: list[str]) -> None:
+    assert [text_of(each) for each in find(parse_path(path), OBJECT)] == expected
+
+
+@pytest.mark.parametrize("path", [".a[", ".a[x]", ".a b", "...", ".a[?(@.b>3)]", ".a[0:2]", "..a"])
+def test_text_that_is_no_path_is_rejected(path: str) -> None:
+    with pytest.raises(ValueError, match="unexpected"):
+        parse_path(path)
+
+
+@given(st.text("[].*?@'\"\\ab01:,=<>()"))
+def test_any_text_is_parsed_as_a_path_or_rejected(path: str) -> None:
+    try:
+        find(parse_path(path), OBJECT)
+    except ValueError as error:
+        assert str(error)

@@ -1,10 +1,11 @@
-"""Numbers, times, names and GPUs as text."""
+"""Numbers, times, names, ranks, progress, GPUs and their links as text."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,9 +17,18 @@ from k8s.reasons.phrases import clock
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import pod_status
+from k8s.topology.ack import config_map, read_config_map
+from k8s.topology.links import MACHINES, LinkMatrix
+from k8s.topology.smi_text import read_topology
+from tests.k8s.scheduling.test_requests import row
+from tests.k8s.topology.texts import DGX_1V, H100, ONE
 from tests.support.objects import pod_of, pytorch_job
 from tui.jobs.events import FoldedEvent, full_text
+from tui.jobs.instances import format_ranks
 from tui.text import format as fmt
+from tui.text.format import NOTHING
+from tui.text.gpu_links import link_lines, place_line, schedule_line
+from tui.text.progress import progress_in
 
 
 @pytest.mark.parametrize(
@@ -194,3 +204,143 @@ def test_a_clock_is_marked_inexact_when_it_is_some_seconds_off(ahead_s: float, i
     offset = timedelta(seconds=ahead_s)
     assert before + offset <= clock.now <= datetime.now(UTC) + offset
     assert clock.is_rough is is_rough
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s",
+            "epoch 1/3 step 120/564 ETA 1m12s",
+        ),
+        (" 61%|██████    | 122/200 [01:02<00:40,  1.93it/s]", "61% ETA 00:40"),
+        ("Epoch: [2/90] Step [10/100] loss 5 ETA: 1:02:03", "epoch 2/90 step 10/100 ETA 1:02:03"),
+        ("[rank0]: iteration 10/ 500 | lm loss: 9.1", "iteration 10/500"),
+        ("Train Epoch: 1 [640/60000 (1%)]\tloss=2.2135", "epoch 1 640/60000"),
+        ("Train Epoch: 3 [57600/60000 (96%)]\tLoss: 0.5", "epoch 3 57600/60000"),
+        ("Epoch: [0][ 10/391]\tTime  0.2 ( 0.3)\tLoss 6.9e+00 (7.0e+00)", "epoch 0 10/391"),
+        ("epoch 1/10, batch   500/1500 with loss: 0.5123", "epoch 1/10 batch 500/1500"),
+        ("epoch 2/10 with val loss: 0.0743, val accuracy: 0.9772", "epoch 2/10"),
+        ("Iter #3: 205.5 img/sec per GPU", "iter #3"),
+        ("[1,0]<stdout>:Iter #0: 205.5 img/sec per GPU", "iter #0"),
+        ("{'loss': 0.5, 'learning_rate': 4.9e-05, 'epoch': 0.13}", "epoch 0.13"),
+        ("{'loss': '0.5', 'epoch': '2.5'}", "epoch 2.5"),
+        ("Epoch 3:  42%|████▏     | 420/1000 [00:42<00:58, 10.0it/s, loss=0.512]", "epoch 3 42% ETA 00:58"),
+        ("epoch: done", ""),
+        ("gpu 98% busy", ""),
+        ("loss 1.87", ""),
+        ("step 5 took 3 ms", ""),
+        ("timestep 3/4 beta 0.5", ""),
+        ("", ""),
+    ],
+)
+def test_progress_is_extracted_only_from_lines_that_report_it(line: str, words: str) -> None:
+    assert progress_in(line) == words
+
+
+@given(st.text())
+def test_any_line_can_be_parsed_for_progress(line: str) -> None:
+    assert len(progress_in(line)) < 200
+
+
+@pytest.mark.parametrize(
+    ("ranks", "proof", "words"),
+    [
+        ((), "none", NOTHING),
+        ((3,), "declared", "3"),
+        ((0, 1, 2, 3), "declared", "0-3"),
+        ((4, 5), "assumed", "~4-5"),
+        ((0,), "observed", "=0"),
+        ((4, 5), "observed", "=4-5"),
+    ],
+)
+def test_ranks_that_are_assumed_or_observed_are_marked(
+    ranks: tuple[int, ...], proof: str, words: str
+) -> None:
+    assert format_ranks(ranks, proof) == words
+
+
+V100 = """\
+Links between its GPUs,
+by nvidia-smi topo -m in pod gpu-operator/x:
+
+         0   1   2   3   4   5   6   7
+  GPU0   X NV1 NV1 NV2 NV2 SYS SYS SYS   bert
+  GPU1 NV1   X NV2 NV1 SYS NV2 SYS SYS
+  GPU2 NV1 NV2   X NV2 SYS SYS NV1 SYS
+  GPU3 NV2 NV1 NV2   X SYS SYS SYS NV1   bert
+  GPU4 NV2 SYS SYS SYS   X NV1 NV1 NV2
+  GPU5 SYS NV2 SYS SYS NV1   X NV2 NV1
+  GPU6 SYS SYS NV1 SYS NV1 NV2   X NV2
+  GPU7 SYS SYS SYS NV1 NV2 NV1 NV2   X
+
+Groups:
+  NVLink   0 1 2 3 | 4 5 6 7
+
+GB/s one way, NCCL's constant for the link type:
+  NV2           40   2 NVLinks
+  NV1           20   1 NVLink
+  SYS            6   the link between CPU sockets
+
+Best sets of its free GPUs:
+  2 GPUs: 1 2, NV2, 40 GB/s between the slowest pair
+  4 GPUs: 4-7, NV1, 20 GB/s between the slowest pair
+
+Network adapters, with the GPUs nearest to each:
+  mlx5_0   0 1 (PIX)
+  mlx5_2   4 5 (PIX)
+  mlx5_1   2 3 (PIX)
+  mlx5_3   6 7 (PIX)"""
+
+
+def test_the_full_link_report_of_a_dgx_1v_is_rendered() -> None:
+    source = "nvidia-smi topo -m in pod gpu-operator/x"
+    matrix = read_topology(DGX_1V, "Tesla-V100-SXM2-32GB", source)
+    assert "\n".join(link_lines(row((2, (0, 3))), matrix)) == V100
+
+
+def test_numa_nodes_and_unknown_free_gpus_are_shown_in_the_link_report() -> None:
+    lines = link_lines(row((2, ())), read_topology(H100, "NVIDIA-H100-80GB-HBM3"))
+    assert "  GPU2 NV18 NV18    X NV18   NUMA 1" in lines
+    assert "Best sets (free GPUs are unknown):" in lines
+    assert "  mlx5_bond_0   2 3 (PXB)" in lines
+
+
+def test_measured_bandwidth_is_labelled_as_measured() -> None:
+    v100 = MACHINES["dgx-1v"].matrix()
+    measured = replace(
+        v100,
+        is_measured=True,
+        bandwidth=tuple(tuple(each * 1.2 + (each == 20) for each in line) for line in v100.bandwidth),
+    )
+    lines = link_lines(row(), read_config_map(config_map("a", measured)))
+    assert "GB/s one way, measured on the node:" in lines
+    assert "  NV1           25   1 NVLink" in lines
+
+
+def test_sixteen_gpus_fit_a_small_terminal_in_ascii() -> None:
+    links = [["X" if a == b else "NV6" for b in range(16)] for a in range(16)]
+    for matrix in (LinkMatrix.of(links, source="NVML"), MACHINES["pcie"].matrix(), read_topology(ONE)):
+        lines = link_lines(row(), matrix)
+        assert all(line.isascii() and len(line) <= 78 for line in lines)
+
+
+def test_unknown_links_have_no_speed() -> None:
+    lines = link_lines(row(), LinkMatrix.of([["X", "?"], ["?", "X"]]))
+    assert "  ?              ?   not told" in lines
+    assert "  2 GPUs: 0 1, ?, speed not known" in lines
+
+
+def test_slices_of_gpus_use_no_links() -> None:
+    lines = link_lines(replace(row(), mode="mig"), MACHINES["dgx-a100"].matrix())
+    assert "Its GPUs are cut into slices (MIG), which use none of these links." in lines
+    assert not any("Best sets" in line for line in lines)
+
+
+def test_the_network_location_and_schedule_label_of_a_node_are_shown() -> None:
+    node = replace(row(), network=("z", "", "b7", "r1", ""), schedule="topology")
+    assert (place_line(node), schedule_line(node)) == (
+        "zone z, block b7, rack r1",
+        "ack.node.gpu.schedule=topology",
+    )
+    assert (place_line(row()), schedule_line(row())) == ("", "")

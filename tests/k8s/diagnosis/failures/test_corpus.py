@@ -1,4 +1,4 @@
-"""Failures written after public reports: the rank, the cause and the remedy that triage gives."""
+"""Causes of failures: of whole logs written after public reports, and of single last lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from k8s.diagnosis.failures import Triage, triage
 from tests.support.failures import container_log, read_cases
@@ -50,3 +51,23 @@ def test_the_corpus_is_broad_and_names_its_sources() -> None:
     assert len(failures) >= 60
     assert len({case["name"] for case in CASES}) == len(CASES)
     assert all(re.fullmatch(r"\w[\w.-]*/[\w.-]+(#\d+)?|https://.+", case["source"]) for case in failures)
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "/src/run.py", line 5, in <module>\n    main()\n'
+LINES = yaml.safe_load(Path(__file__).with_name("lines.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [(cause, line) for cause, lines in LINES.items() for line in lines],
+    ids=lambda each: each[:40],
+)
+def test_the_last_line_of_a_failed_rank_names_the_cause(cause: str, line: str) -> None:
+    is_exception = re.match(r"[\w.]+(?:Error|Exception|Pool)\b", line) is not None
+    for text in (line, f"{TRACEBACK}{line}") if is_exception else (line,):
+        found = triage([container_log(f"step 1 loss 0.5\n{text}", ranks=(3,), exit=1, finished=9)])
+        assert found is not None
+        assert (found.cause.name if found.cause else "") == cause, found
+        assert found.rank == 3
+        # What was recognised is shown, whichever part of a long line it was.
+        assert set(re.findall(r"\w+", f"{found.error} {found.saw}")) & set(re.findall(r"\w+", line))

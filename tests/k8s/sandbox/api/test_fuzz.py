@@ -16,12 +16,27 @@ from hypothesis import strategies as st
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.registry import Registry
+from k8s.sandbox.api.admission.validation import CHECKS
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.queries import field_requirements, label_requirements
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.store import Store
-from tests.k8s.sandbox.api.strategies import anything, near_objects, objects, words
 from tests.k8s.sandbox.calls import Object, config, job, pod, thing, torch_job
+
+words = st.text("ab", min_size=1, max_size=2)
+plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)
+anything = st.recursive(
+    plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=12,
+)
+objects = st.dictionaries(words, anything, max_size=4)
+fields = st.sampled_from(sorted({*CHECKS, "status", "*"}))
+near_objects = st.recursive(
+    plain | st.sampled_from(["Always", "1Gi", "-1", "a", "a/b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=5),
+    max_leaves=40,
+)
 
 
 @pytest.fixture(scope="module")
