@@ -153,6 +153,7 @@ async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses
             await it.until(lambda: it.is_confirming)
             await it.pilot.press("enter")
             await it.until(lambda: not it.is_confirming)
+            await it.settled()
             assert it.posted == []
             await it.pilot.press(key)
             await it.until(lambda: it.is_confirming)
@@ -161,6 +162,7 @@ async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses
             assert it.app.screen.query_one("#do").has_focus
             if key == "ctrl+o":
                 await it.press("escape")
+                await it.until(lambda: not it.is_confirming)
         await it.pilot.press("enter")
         await it.settled()
         assert len(it.app.results) == 1
