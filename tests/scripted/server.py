@@ -404,3 +404,9 @@ def _break(request: web.Request, response: web.StreamResponse) -> web.StreamResp
     if request.transport is not None:
         request.transport.abort()
     return response
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():
+            await asyncio.sleep(0.01)

@@ -205,3 +205,10 @@ def recorded(name: str) -> list[Object]:
         if name == "pytorchjobs":
             item.setdefault("kind", "PyTorchJob")
     return items
+
+
+def merged(obj: Any, patch: Any) -> Any:
+    """Apply a merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}

@@ -29,7 +29,7 @@ class SocksProxy:
             if await self._accepts(reader, writer):
                 upstream, downstream = await asyncio.open_connection(self._host, self._port)
                 writers.append(downstream)
-                await asyncio.gather(_pump(reader, downstream), _pump(upstream, writer))
+                await asyncio.gather(pump(reader, downstream), pump(upstream, writer))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # either side has left, or the test is over
         finally:
@@ -66,7 +66,7 @@ class SocksProxy:
         return not self._refusal
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while chunk := await reader.read(65536):
             writer.write(chunk)

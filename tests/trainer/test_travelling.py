@@ -1,4 +1,4 @@
-"""The trainers without the rest of us: their files alone on PYTHONPATH, as a ConfigMap brings them."""
+"""Files that travel: the trainers alone on PYTHONPATH, and the file that lets `diagnose` ask a process."""
 
 import ast
 import os
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from k8s.job_spec import JobSpec
 from tests import ROOT
 from tests.trainer.jobs import SMALL
+from trainer import debuggable
 from tui.jobs.new_job.fields import DEFAULT_IMAGE
-from tui.jobs.new_job.job_files import trainer_files
+from tui.jobs.new_job.job_files import read_job_files, trainer_files
 
 LARGEST_CONFIG_MAP = 1 << 20
 """Bytes that a ConfigMap may hold. Source: Kubernetes' documentation."""
@@ -102,3 +104,70 @@ def test_the_image_with_the_trainers_copies_them_to_where_python_finds_them() ->
     assert (ROOT / copied[0] / "train_ddp.py").exists()
     (environment,) = [line for line in lines if line.startswith("ENV ")]
     assert f"PYTHONPATH={copied[1].removesuffix('/trainer')}" in environment.split()
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="arms nothing elsewhere")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    content = read_job_files(JobSpec(debuggable=True)).debuggable
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_bytes(content)
+    return tmp_path / "site"
+
+
+def run_python(code: str, *paths: Path, **env: str) -> str:
+    """Run Python with these folders on its path, and return what it printed."""
+    everything = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))} | env
+    words = [sys.executable, "-c", code]
+    return subprocess.run(
+        words, env=everything, capture_output=True, text=True, check=True, timeout=100
+    ).stdout
+
+
+def test_the_sitecustomize_imports_no_torch_and_runs_the_one_of_the_image(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "sitecustomize.py").write_text("print('of the image')")
+    code = "import sys, sitecustomize; print('torch' in sys.modules, sitecustomize.__file__)"
+    assert run_python(code, site, tmp_path / "image").splitlines() == [
+        "of the image",
+        f"False {tmp_path / 'image' / 'sitecustomize.py'}",
+    ]
+
+
+def test_a_forked_child_writes_its_stacks_to_a_file_of_its_own(site: Path) -> None:
+    code = (
+        "import os\n"
+        "def size(): return [os.stat(f'/proc/self/fd/{n}').st_size for n in os.listdir('/proc/self/fd')"
+        " if os.path.lexists(f'/proc/self/fd/{n}')"
+        " and 'gpuconsole-stacks' in os.readlink(f'/proc/self/fd/{n}')]\n"
+        "if os.fork() == 0:\n"
+        f"    os.kill(os.getpid(), {debuggable.SIGNAL})\n"
+        "    os._exit(0 if size()[0] > 0 else 1)\n"
+        "print(os.wait()[1], size())"
+    )
+    assert run_python(code, site) == "0 [0]\n"
+
+
+def test_no_signal_handler_is_installed_when_the_variable_disables_it(site: Path) -> None:
+    killed = f"import os; os.kill(os.getpid(), {debuggable.SIGNAL})"
+    with pytest.raises(subprocess.CalledProcessError) as ended:
+        run_python(killed, site, GPUCONSOLE_DEBUGGABLE="0")
+    assert ended.value.returncode == -debuggable.SIGNAL
+
+
+def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUCONSOLE_POD_UID", "uid")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    folder = Path(debuggable.private_folder())
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert debuggable.private_folder() == str(folder)
+    folder.chmod(0o750)
+    with pytest.raises(OSError, match="not a private folder"):
+        debuggable.private_folder()
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir(0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="not a private folder"):
+        debuggable.private_folder()

@@ -41,6 +41,7 @@ from tests.scripted.server import (
     page,
     refusal,
 )
+from tests.support.socks import pump
 
 VERSION = "/version"
 ALL_PODS = "/api/v1/pods"
@@ -298,13 +299,6 @@ async def proxy_to(target: str) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Run a proxy to one server, and record its requests."""
     asked: list[bytes] = []
     host, _, port = target.rpartition("/")[2].rpartition(":")
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while chunk := await reader.read(65536):
-                writer.write(chunk)
-                await writer.drain()
-        writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))

@@ -15,7 +15,7 @@ from k8s.snapshot import Job
 from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
-from tests.support.objects import Object, joined, pytorch_job
+from tests.support.objects import Object, joined, merged, pytorch_job
 
 GOLDEN = json.loads((FIXTURES.parent / "golden" / "kinds" / "suspend.json").read_text())
 """The patch that suspends a job of each kind; null for kinds without a field for it."""
@@ -25,13 +25,6 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).
 
 def job_of(kind: JobKind) -> Object:
     return next(objects(each)[0] for each in SITUATIONS if kind_named(objects(each)[0]) is kind)
-
-
-def merged(obj: Any, patch: Any) -> Any:
-    """Apply a merge patch."""
-    if not isinstance(patch, dict):
-        return patch
-    return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}
 
 
 def row(name: str = "bert", **meta: Any) -> Job:

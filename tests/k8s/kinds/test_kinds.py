@@ -47,7 +47,7 @@ SPEC = JobSpec(
 every_kind_with_pods = pytest.mark.parametrize(
     "kind", [kind for kind in CREATABLE if kind.word != "trainjob"], ids=lambda kind: type(kind).__name__
 )
-"""A TrainJob's pods are its JobSet's: see `test_train_job`."""
+"""A TrainJob's pods are its JobSet's: see `test_sets`."""
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: type(kind).__name__)
 
 

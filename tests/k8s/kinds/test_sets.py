@@ -1,11 +1,14 @@
-"""TrainJobs and JobSets: work done by batch Jobs, and what little their conditions tell."""
+"""TrainJobs and JobSets: their manifests, and work done by batch Jobs with what their conditions tell."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from k8s.job_spec import EnvSource, JobSpec
 from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.kinds.ray.ray_cluster import RayCluster
@@ -13,6 +16,7 @@ from k8s.kinds.ray.ray_job import RayJob
 from k8s.kinds.volcano_job import VolcanoJob
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
+from tests.support.objects import Object
 
 TRAIN, SET = TrainJob(), JobSet()
 SUSPENDED = {"type": "Suspended", "lastTransitionTime": "2026-11-20T12:00:00Z"}
@@ -252,3 +256,73 @@ def test_a_cleanup_pod_is_not_counted_as_a_worker() -> None:
     labels = {"ray.io/cluster": "shared", "ray.io/node-type": "redis-cleanup"}
     assert CLUSTER.instance_of(a_pod("shared-redis-cleanup-x", labels)) == ("redis-cleanup", 0)
     assert CLUSTER.instance_of(a_pod("x", {})) is None
+
+
+TRAIN_JOB = TrainJob()
+SPEC = JobSpec(name="llama", image="i:1", command=("torchrun", "train.py"), workers=2, gpus=8, processes=8)
+
+
+def patched(manifest: Object) -> list[Object]:
+    """Return the patched replicated jobs, one for each group of pods."""
+    (patch,) = manifest["spec"]["runtimePatches"]
+    return list(patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"])
+
+
+def test_the_trainer_section_has_the_command_nodes_and_resources() -> None:
+    body = TRAIN_JOB.manifest(SPEC)["spec"]
+    assert body["runtimeRef"]["name"] == "torch-distributed"
+    assert (body["trainer"]["numNodes"], body["trainer"]["numProcPerNode"]) == (2, 8)
+    assert body["trainer"]["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": "8"}
+    assert body["trainer"]["command"] == ["torchrun", "train.py"]
+
+
+def test_slots_select_the_mpi_runtime_and_patch_the_launcher() -> None:
+    manifest = TRAIN_JOB.manifest(replace(SPEC, slots=4))
+    assert manifest["spec"]["runtimeRef"]["name"] == "deepspeed-distributed"
+    assert manifest["spec"]["trainer"]["numProcPerNode"] == 4
+    assert [each["name"] for each in patched(manifest)] == ["launcher", "node"]
+
+
+def test_a_working_directory_is_entered_by_the_command() -> None:
+    manifest = TRAIN_JOB.manifest(replace(SPEC, working_dir="/workspace"))
+    command = manifest["spec"]["trainer"]["command"]
+    assert command[:2] == ["sh", "-c"] and command[3:] == ["/workspace", "torchrun", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reference"),
+    [
+        ("torchtune-llama3", "ClusterTrainingRuntime", "torchtune-llama3"),
+        ("trainingruntime/mine", "TrainingRuntime", "mine"),
+        ("", "ClusterTrainingRuntime", "torch-distributed"),
+    ],
+)
+@pytest.mark.parametrize("slots", [None, 4])
+def test_a_runtime_is_named_and_needed(name: str, kind: str, reference: str, slots: int | None) -> None:
+    spec = replace(SPEC, runtime=name, slots=slots, processes=1 if slots else 8)
+    manifest = TRAIN_JOB.manifest(spec)
+    if slots and not name:
+        reference = "deepspeed-distributed"
+    expected = {"apiGroup": "trainer.kubeflow.org", "kind": kind, "name": reference}
+    assert manifest["spec"]["runtimeRef"] == expected
+    ((resource, needed, field),) = TRAIN_JOB.needs(manifest)
+    assert (resource.kind, needed, field) == (kind, reference, "runtime")
+
+
+def test_an_explicit_mpi_runtime_creates_an_mpi_train_job() -> None:
+    manifest = TRAIN_JOB.manifest(replace(SPEC, runtime="deepspeed-distributed", processes=2))
+    assert [each["name"] for each in patched(manifest)] == ["launcher", "node"]
+
+
+def test_whole_secrets_cannot_be_named_and_single_keys_can() -> None:
+    key, whole = EnvSource(True, "wandb", "k", "WANDB"), EnvSource(True, "all")
+    manifest = TRAIN_JOB.manifest(replace(SPEC, env_from=(key, whole)))
+    assert "envFrom" not in json.dumps(manifest) and "secretKeyRef" in json.dumps(manifest)
+    assert TRAIN_JOB.unsupported(replace(SPEC, env_from=(key,))) == {}
+    assert list(TRAIN_JOB.unsupported(replace(SPEC, env_from=(key, whole)))) == ["env_from"]
+
+
+def test_code_sync_is_unsupported_for_train_jobs() -> None:
+    spec = replace(SPEC, sync_mode="git", sync_source="https://host.example/a.git")
+    assert TRAIN_JOB.manifest(spec) == TRAIN_JOB.manifest(SPEC)
+    assert list(TRAIN_JOB.unsupported(spec)) == ["sync_mode", "sync_source"]

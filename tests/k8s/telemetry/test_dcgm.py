@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from k8s.telemetry.dcgm import METRICS, Sample, gpu_readings, node_of, read_samples
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
 from tests import FIXTURES
-from tests.support.gpu_readings import NOON
+from tests.support.telemetry import NOON
 
 MIB = 2**20
 BERT = PodContainer("vision", "bert-master-0", "pytorch")

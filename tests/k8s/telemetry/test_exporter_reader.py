@@ -24,8 +24,8 @@ from tests.scripted.telemetry import (
     say_pods,
     text,
 )
-from tests.support.gpu_readings import NOON, gpu, telemetry
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
+from tests.support.telemetry import NOON, gpu, telemetry
 
 
 class Exporters:

@@ -7,8 +7,8 @@ import pytest
 
 from k8s.telemetry.gpu_warnings import GpuWarning, WarningKind, slow_gpus, warnings_of
 from k8s.telemetry.readings import GpuHistory, GpuReading, PodContainer, Throttle, readings_by_rank
-from tests.support.gpu_readings import gpu, observed, telemetry
 from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.telemetry import gpu, observed, telemetry
 
 
 def idle_warnings(history: GpuHistory, **fields: Any) -> list[str]:

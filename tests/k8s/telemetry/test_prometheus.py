@@ -26,8 +26,8 @@ from k8s.telemetry.prometheus import (
 from k8s.telemetry.proxied import Refusals
 from k8s.telemetry.readings import PodContainer, Source
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
-from tests.support.gpu_readings import NOON
 from tests.support.objects import joined, node
+from tests.support.telemetry import NOON
 
 K8S = PrometheusAddress("monitoring", "prometheus-k8s", "web")
 NOW_S = 1_763_812_800.0

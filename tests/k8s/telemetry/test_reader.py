@@ -18,8 +18,8 @@ from k8s.telemetry.readings import GpuHistory, GpuKey, NoReadings, NoReadingsCau
 from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text
-from tests.support.gpu_readings import NOON, gpu, observed
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
+from tests.support.telemetry import NOON, gpu, observed
 
 PROMETHEUS = PrometheusAddress("monitoring", "prometheus-k8s", "web")
 

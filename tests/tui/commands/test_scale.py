@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page
-from tests.support.objects import Object, batch_job, pod_of, pytorch_job
+from tests.support.objects import Object, batch_job, merged, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -22,12 +21,6 @@ def elastic(name: str = "bert", **policy: int) -> Object:
     job = pytorch_job(name, workers=3)
     job["spec"]["elasticPolicy"] = policy or {"minReplicas": 1, "maxReplicas": 4}
     return job
-
-
-def merged(obj: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}
 
 
 def serve(cluster: ScriptedCluster, job: Object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
 from k8s.kinds.kubeflow.mpi_job import MPIJob
-from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream
+from tests.scripted.server import Answer, ScriptedCluster, Stream, until
 from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.objects import Object, joined, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
@@ -64,12 +64,6 @@ async def test_a_reopened_log_stream_adds_each_point_once() -> None:
             await until(lambda: points(feed)["loss"][-1] == (3, 2.0))
             assert points(feed)["loss"] == [(1, 2.5), (2, 2.25), (3, 2.0)]
             assert not any(curve.restarts for curve in feed.curves())
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 def points(feed: CurveFeed) -> dict[str, list[Any]]:

@@ -18,11 +18,21 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.reader_pod import LIFE_S, READER_LABEL, delete_ended_readers, reader_manifest, running_reader
 from k8s.kinds import JobRef
-from tests.k8s.jobs.test_tensorboard import ARENA
-from tests.scripted.server import SUCCESS, Answer, Asked, Compute, ScriptedCluster, Socket, page, refusal
+from tests.k8s.jobs.test_port_forward import ARENA
+from tests.scripted.server import (
+    SUCCESS,
+    Answer,
+    Asked,
+    Compute,
+    ScriptedCluster,
+    Socket,
+    page,
+    refusal,
+    until,
+)
 from tests.support.event_files import job_with_event_files
 from tests.support.objects import Object, joined, pod_of, pytorch_job
-from tests.tui.feeds.test_curve_feed import OWN, REF, following, points, running, until
+from tests.tui.feeds.test_curve_feed import OWN, REF, following, points, running
 from trainer.tfevents import EventWriter
 from tui.feeds.curve_feed import CurveFeed, StatusPoints
 

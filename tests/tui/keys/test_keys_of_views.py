@@ -37,9 +37,8 @@ from tests.tui.keys.world import (
     unseen,
     world,
 )
-from tests.tui.screens.home_lab import lab_of
+from tests.tui.screens.home_lab import lab_of, pane, says
 from tui.screens.lists.jobs import JobsView
-from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.table.table import Table
 
@@ -142,16 +141,6 @@ def strip(play: Playground) -> NodeBar:
     return play.console.screen.query_one(NodeBar)
 
 
-def pane(play: Playground) -> JobPane:
-    return play.console.screen.query_one(JobPane)
-
-
-def pane_text(play: Playground) -> str:
-    region = pane(play).region
-    lines = play.text.splitlines()[region.y : region.bottom]
-    return "\n".join(line[region.x : region.right] for line in lines)
-
-
 async def test_digits_focus_a_pane_and_the_node_bar_moves_and_lists_the_jobs_of_a_node(
     tmp_path: Path,
 ) -> None:
@@ -192,13 +181,13 @@ async def test_digits_focus_a_pane_and_the_node_bar_moves_and_lists_the_jobs_of_
 async def test_keys_of_the_job_s_pane_step_through_ranks_and_open_views_of_its_job(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g", "3")
-        await play.until(lambda: "line 99 of bert-master-0" in pane_text(play))
+        await play.until(lambda: "line 99 of bert-master-0" in says(play))
         for letter, words in (("m", "› bert › curves"), ("W", "› bert › why")):
             await play.see(letter, titled(play, words), "escape")
-            await play.until(lambda: "line 99 of bert-master-0" in pane_text(play))
+            await play.until(lambda: "line 99 of bert-master-0" in says(play))
 
         def other() -> bool:
-            return "line 99 of bert-worker-0" in pane_text(play)
+            return "line 99 of bert-worker-0" in says(play)
 
         (bert,) = [each for each in play.console.snapshot.jobs if each.ref.name == "bert"]
         await play.press(*["full_stop"] * (len(bert.instances[0].ranks) - 1))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.wandb_file import config, history, wandb_file
+from tests.support.event_files import config, history, wandb_file
 from trainer.tfevents import EventWriter, NewPoints
 from tui.runs.formats import MetricFiles, MetricFolder
 from tui.runs.formats.records import FOREIGN_LINES, LINE_LIMIT_BYTES, MOST_TAGS, STATE_LIMIT_BYTES

@@ -1,4 +1,4 @@
-"""Port-forwards to the sandbox's pods, whose ports are this machine's."""
+"""Streams of the sandbox: forwarded ports, and commands in containers that leave no process behind."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from k8s.telemetry.proxied import Refusals
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
 from tests import ROOT
 from tests.k8s.sandbox.conftest import TOKEN, serving
-from tests.support.gpu_readings import NOON
 from tests.support.nvml import BUSY, ScriptedNvml
+from tests.support.telemetry import NOON
 
 DRIVER = """
 #include <string.h>
