@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,7 +16,7 @@ from k8s.logs.last import LastLine, LastLines
 from k8s.logs.tail import FLOODED_S, MAX_BYTES, MAX_READ_TIMES, PROBE_BYTES, read_tail
 from tests.scripted.logs import NS, START_NS, Fault, ScriptedPod, connected, target
 from tests.scripted.mirror import HASTY
-from tests.scripted.server import WAIT_S, Answer, Flood, ScriptedCluster
+from tests.scripted.server import Answer, Flood, ScriptedCluster, until
 from tests.support.objects import elastic_job, joined
 
 
@@ -38,12 +38,6 @@ async def looking(
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 def last_text(lines: LastLines, pod: ScriptedPod) -> bytes:
