@@ -155,6 +155,8 @@ async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses
             await it.until(lambda: not it.is_confirming)
             await it.settled()
             assert it.posted == []
+            # A button of Textual takes no second press while it looks pressed.
+            await it.until(lambda: not it.screen.query_one("#create").has_class("-active"))
             await it.pilot.press(key)
             await it.until(lambda: it.is_confirming)
             assert it.dialog_text().startswith("✕ would never start: master-0 needs 1")
