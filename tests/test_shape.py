@@ -18,6 +18,8 @@ from k8s.kinds import CREATABLE
 from k8s.telemetry import readings
 from tests import ROOT
 from tests.support.terminal import Terminal
+from tui.commands import COMMANDS
+from tui.screens import VIEWS, key_table
 
 PACKAGES = ("tui", "k8s", "trainer", "themes")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -151,17 +153,24 @@ def lines_in(paths: Iterable[Path]) -> int:
 
 
 def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> None:
-    """Raise a limit in the change that needs it; lower it in the change that deletes."""
+    """Lower a limit in the change that deletes. A change that raises one changes nothing else.
+
+    Lines follow surface, so what users can press, type and fill in counts too.
+    """
     trainer = [
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 93_500),
-        "source files": (len(SOURCES), 554),
-        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_850),
+        "source lines": (lines_in(SOURCES), 91_900),
+        "source files": (len(SOURCES), 520),
+        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_650),
         "lines of the trainers": (lines_in(trainer), 4_000),
-        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 83_300),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 82_550),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
+        "keys": (sum(len(keys) for _, keys in key_table().sections), 287),
+        "commands": (len(COMMANDS), 31),
+        "views": (len(VIEWS), 16),
+        "fields of a job": (len(fields(spec.JobSpec)), 72),
         "small modules for one neighbour": (len(modules_for_one_neighbour(trees)), 5),
         **{
             f"top-level entries of {package}": (len(top_level_of(ROOT / package)), 17)
