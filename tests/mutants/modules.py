@@ -24,7 +24,7 @@ _BY_FOLDER = {
     "k8s/text": "redact sanitize",
     "trainer/tfevents": "columns event records",
     "tui/runs": "series",
-    "tui/jobs": "delete_plan events filters",
+    "tui/jobs": "change_plans events filters",
     "tui/jobs/new_job": "draft fields form_spec form_model job_draft job_templates manifest_edits preflight",
     "tui/text": "filter_query format",
 }
