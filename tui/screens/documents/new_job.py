@@ -153,6 +153,8 @@ class NewJobScreen(SubmitScreen):
             self._show_preflight()
 
     def _show_model(self) -> None:
+        if self.is_closing:
+            return
         self.query_one(JobFields).show_values(self.model.values, self.model.result.hidden)
         self._show_errors()
         self._show_preflight()
@@ -160,12 +162,15 @@ class NewJobScreen(SubmitScreen):
         self._show_yaml()  # also while it is hidden: a wider terminal shows it
 
     def _show_errors(self) -> None:
+        if self.is_closing:
+            return
         errors, warnings = self._checks.at_fields()
         self.query_one(JobFields).show_errors({**errors, **self.model.visible_errors}, warnings)
         self.query_one(CreateBar).show(self.busy, len(self.model.errors), self.progress)
 
     def _show_preflight(self) -> None:
-        self.query_one(PreflightView).show(self._checks.lines())
+        if not self.is_closing:
+            self.query_one(PreflightView).show(self._checks.lines())
 
     @work(exclusive=True, group="checks")
     async def _check(self) -> None:
@@ -173,17 +178,16 @@ class NewJobScreen(SubmitScreen):
         field = field_around(self.focused)
         # A path that is being typed names other folders on its way.
         is_typing_path = field is not None and field.key in LOCAL_FIELDS
-        # While the form is closing, its widgets go one by one.
-        if not is_typing_path and await self.model.read_files() and self.is_running:
+        if not is_typing_path and await self.model.read_files():
             self._show_yaml()
             self._show_errors()
         await self._checks.ask()
-        if self.is_running:
-            self._show_errors()
-            self._show_preflight()
+        self._show_errors()
+        self._show_preflight()
 
     def _show_yaml(self) -> None:
-        self.query_one(ManifestPane).show(self.model.job.manifest, self.model.job.documents)
+        if not self.is_closing:
+            self.query_one(ManifestPane).show(self.model.job.manifest, self.model.job.documents)
 
     def on_field_changed(self, event: Field.Changed) -> None:
         """Update the model, and show it."""
@@ -227,7 +231,10 @@ class NewJobScreen(SubmitScreen):
         self._load_templates()
         if self.model.clone_of:
             return
-        if await self._drafts.fill_in(self.app, self.query_one(Notice), self._show_model):
+        if (
+            await self._drafts.fill_in(self.app, self.query_one(Notice), self._show_model)
+            and not self.is_closing
+        ):
             self._show_model()
             self._show_yaml()
             if text := self.model.values.get(EDITED_YAML):
@@ -240,7 +247,8 @@ class NewJobScreen(SubmitScreen):
 
     @work(exclusive=True, group="templates")
     async def _load_templates(self) -> None:
-        if problems := await self._suggestions.load_templates(self.query_one(JobFields)):
+        problems = await self._suggestions.load_templates(self.query_one(JobFields))
+        if problems and not self.is_closing:
             self.query_one(Notice).show("\n".join(problems))
 
     @work(exclusive=True, group="files")
@@ -288,9 +296,8 @@ class NewJobScreen(SubmitScreen):
     @work(exclusive=True, group="volume")
     async def _read_volume(self, place: Place) -> None:
         self.model.set_volume(await inspect_volume(self._client, *place), place)
-        if self.is_running:  # while the form is closing, its widgets go one by one
-            self._show_errors()
-            self._show_preflight()
+        self._show_errors()
+        self._show_preflight()
 
     async def action_save_draft(self) -> None:
         """Save the values as a draft."""

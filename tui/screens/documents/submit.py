@@ -94,6 +94,11 @@ class SubmitScreen(Screen[JobRef | None]):
         """Close with the created job, or None."""
         self.dismiss(ref)
 
+    @property
+    def is_closing(self) -> bool:
+        """True from the start of its removal, during which its widgets go one by one."""
+        return not self.display
+
     def action_dry_run(self) -> None:
         """Request a dry run."""
         self._when_read(partial(self._start, is_dry_run_only=True))
@@ -116,7 +121,7 @@ class SubmitScreen(Screen[JobRef | None]):
         with keys_held(self.app):
             with suppress(TimeoutError):
                 await asyncio.wait_for(reading.wait(), LONGEST_READ_S)
-            if not self.is_running:  # while the screen is closed its parts go one by one
+            if self.is_closing:
                 return
             self.busy = ""
             if (submission := self.make_submission()) is not None:

@@ -344,7 +344,7 @@ class HomePanes:
         if self._rest_timer is not None:
             self._rest_timer.stop()
         self._is_update_pending, self._rest_timer = False, None
-        if self.node_bar.screen.is_running:  # while it is closed its widgets go one by one
+        if self.node_bar.screen.display:  # False while it is removed, when its widgets go one by one
             self.show(self._job, self._snapshot)
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:

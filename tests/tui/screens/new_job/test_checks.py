@@ -21,6 +21,7 @@ from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, QUOTAS, SNAPSHOT, form, say_fine
 from tui.jobs.new_job.form_model import FormModel
 from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSuggestions
+from tui.widgets.form.job_fields import PreflightView
 
 AT_ONCE = CheckTimes(after_s=0.0)
 ALWAYS_OLD = CheckTimes(after_s=0.0, holds_s=0.0)
@@ -201,3 +202,11 @@ async def test_a_check_ends_with_the_next_change_and_with_the_form(tmp_path: Pat
         await it.until(lambda: it.is_confirming)
         await it.pilot.press("tab", "enter")
         await it.until(lambda: it.app.results == [None])
+
+
+async def test_a_form_that_is_closing_shows_nothing_more(tmp_path: Path) -> None:
+    async with form(tmp_path, ECHO) as it:
+        await it.screen.query_one(PreflightView).remove()  # as the removal of the form does
+        removal = it.screen.remove()
+        it.screen.snapshot = replace(SNAPSHOT)
+        await removal
