@@ -20,9 +20,17 @@ from tui.jobs.new_job.draft import (
     discard_draft,
     last_image,
     read_draft,
-    save_draft,
     save_last_image,
 )
+
+
+def save_draft(folder: Path, *drafts: dict[str, str]) -> None:
+    form = OpenForm(folder)
+    try:
+        for values in drafts:
+            form.save(values)
+    finally:
+        form.close()
 
 
 @settings(max_examples=50)
@@ -38,8 +46,7 @@ def test_a_saved_draft_is_restored_unchanged(
 
 def test_a_draft_file_is_private_and_discarded_without_leftovers(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "state"
-    save_draft(folder, {"name": "a"})
-    save_draft(folder, {"name": "b"})
+    save_draft(folder, {"name": "a"}, {"name": "b"})
     assert [path.name for path in folder.iterdir()] == [FILE]
     assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

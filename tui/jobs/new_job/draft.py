@@ -63,15 +63,6 @@ def without_git_password(values: Mapping[str, str]) -> dict[str, str]:
     return {key: without[key](text) if key in without else text for key, text in values.items()}
 
 
-def save_draft(folder: Path, values: Mapping[str, str]) -> None:
-    """Write the draft atomically, readable by its owner only.
-
-    Raises:
-        DraftError: The folder is not writable.
-    """
-    _write_values(folder, FILE, values)
-
-
 def read_draft(folder: Path) -> Draft | None:
     """Return the newest draft that no open form holds; None if there is none. An invalid one is renamed.
 
