@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from k8s.job_spec import JOB_FIELDS, JobField
-from k8s.job_spec.field_types import Switch
 from k8s.kinds import CREATABLE
+from k8s.kinds.job_spec import JOB_FIELDS, JobField
+from k8s.kinds.job_spec.field_types import Switch
 from tests import ROOT
 from tui.commands import COMMANDS
 from tui.commands.submission.submit_flags import metavar_of
-from tui.jobs.kind_words import words_of
 from tui.screens import ACTIONS, key_table
+from tui.text.kind_words import words_of
 
 README = ROOT / "README.md"
 MANUAL = ROOT / "tui" / "manual"

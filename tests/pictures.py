@@ -17,7 +17,7 @@ from k8s.status import Status
 from tests import ROOT
 from tests.support.screen_text import text_of
 from tui.app import Console
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 
 FOLDER = ROOT / ".github" / "pictures"
 SIZE = (120, 40)

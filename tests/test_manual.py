@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from k8s.job_spec import JOB_FIELDS
 from k8s.kinds import CREATABLE
+from k8s.kinds.job_spec import JOB_FIELDS
 from tests import ROOT
 from tests.manual import (
     MANUAL,
@@ -20,9 +20,9 @@ from tests.manual import (
     part_of,
     with_part,
 )
-from tui.jobs.kind_words import words_of
-from tui.manual import TOPICS
 from tui.screens import ACTIONS, key_table
+from tui.settings.manual import TOPICS
+from tui.text.kind_words import words_of
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -54,7 +54,7 @@ def test_links_point_to_existing_files(path: Path) -> None:
 
 def test_the_readme_links_every_chapter() -> None:
     text = README.read_text(encoding="utf-8")
-    assert [topic for topic in TOPICS if f"(tui/manual/{topic}.md)" not in text] == []
+    assert [topic for topic in TOPICS if f"(tui/settings/manual/{topic}.md)" not in text] == []
 
 
 def test_the_flag_table_has_a_line_per_field_and_names_the_supported_kinds() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s import errors
+from k8s.text import errors
 from tests import ROOT
 
 SOURCES = sorted(

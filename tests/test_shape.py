@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from k8s import snapshot
-from k8s.job_spec import parts, spec
+from k8s.gpus import readings
 from k8s.kinds import CREATABLE
-from k8s.telemetry import readings
+from k8s.kinds.job_spec import parts, spec
 from tests import ROOT
 from tests.support.terminal import Terminal
 from tui.commands import COMMANDS
@@ -49,10 +49,10 @@ STARTED = {
     "tui/terminal/pod_shell.py": IN_TMPDIR,
     "tui/commands/edit.py": "the copy that kubectl edits, of mode 0600 in the user's TMPDIR",
     "tui/commands/completer.py": "the cache of names, in the private state folder",
-    "tui/jobs/hooks.py": IN_TMPDIR,
-    "tui/actions/plugins.py": IN_TMPDIR,
+    "tui/terminal/hooks.py": IN_TMPDIR,
+    "tui/verbs/plugins.py": IN_TMPDIR,
     "k8s/client/auth/exec_plugin.py": "what the plugin caches in the user's HOME",
-    "k8s/diagnosis/stacks/probe.py": "nothing: py-spy, in the pod",
+    "k8s/reasons/stacks/probe.py": "nothing: py-spy, in the pod",
     "k8s/sandbox/launcher.py": "the sandbox's private folder",
     "k8s/sandbox/node/processes.py": OF_THE_POD,
     "k8s/sandbox/node/shim.py": OF_THE_POD,
@@ -277,7 +277,13 @@ def test_cluster_modules_import_neither_ui_nor_training_packages(module: str) ->
 
 
 def test_listing_commands_import_no_job_creation_or_log_modules() -> None:
-    slow = ("aiohttp", "k8s.job_spec.spec", "k8s.job_spec.field_types", "k8s.logs", "k8s.text.yaml_writer")
+    slow = (
+        "aiohttp",
+        "k8s.kinds.job_spec.spec",
+        "k8s.kinds.job_spec.field_types",
+        "k8s.logs",
+        "k8s.text.yaml_writer",
+    )
     for module in ("list", "get", "top"):
         code = f"import sys, tui.commands.{module}; print([name for name in {slow} if name in sys.modules])"
         words = [sys.executable, "-P", "-c", code]
@@ -295,9 +301,9 @@ NOT_FOR_THE_FIRST_FRAME = (
         "k8s.status.job",
     ),
     *(
-        "tui.files.config_file",
-        "tui.feeds.curve_feed",
-        "tui.files.keys_file",
+        "tui.settings.config_file",
+        "tui.runs.curve_feed",
+        "tui.settings.keys_file",
         "k8s.cluster.cluster_mirror",
         "tui.screens.job.job",
     ),
@@ -345,7 +351,7 @@ def test_a_cluster_is_reached_without_the_kubernetes_package(user: str, tmp_path
     code = (
         "import asyncio, sys\n"
         "from k8s.client.auth.cluster_config import load\n"
-        "from k8s.errors import NoCluster\n"
+        "from k8s.text.errors import NoCluster\n"
         "try:\n"
         "    print(asyncio.run(load(sys.argv[1])).host)\n"
         "except NoCluster as error:\n"

@@ -1,7 +1,7 @@
 """Let `gpuconsole diagnose` ask a running Python process where it is.
 
 The packaged trainers call `arm`; `submit --debuggable` brings this file to other programs as
-`sitecustomize.py`. Nothing runs until `k8s/diagnosis/stacks/probe.py` asks, which repeats the names:
+`sitecustomize.py`. Nothing runs until `k8s/reasons/stacks/probe.py` asks, which repeats the names:
 
 - faulthandler's signal handler writes all stacks, even if a thread holds the GIL.
 - torch's worker server (2.5 or newer) listens on a UNIX socket in a private folder, once there is a process

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tui.options import ConsoleOptions
+    from tui.settings.options import ConsoleOptions
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 INTERRUPTED, PIPE_CLOSED = 130, 141
@@ -104,7 +104,7 @@ def _main(words: list[str]) -> int:
     import io
 
     # Only now is it known that these are ours.
-    from k8s.errors import KubeError
+    from k8s.text.errors import KubeError
     from tui.commands.support.output import WrongUsage, nearest_ascii, write_stderr
     from tui.terminal.tty_state import wants_ascii
 
@@ -121,7 +121,7 @@ def _main(words: list[str]) -> int:
         write_stderr(str(error))
         return FAILED
     except WrongUsage as error:
-        from tui.options import program
+        from tui.settings.options import program
 
         write_stderr(f"{error}\nSee {' '.join(filter(None, (program(), error.command)))} --help")
         return WRONG_USAGE
@@ -192,7 +192,7 @@ def _run(words: list[str]) -> int:
         from tui.commands.console import check_theme
 
         check_theme(options.theme, load(options.themes_folder))
-    from tui.files.console_log import start_log
+    from tui.settings.console_log import start_log
 
     start_log(options.log_file, options.verbosity, is_on_stderr=flags.chosen is not None)
     if not options.config_file.exists():
@@ -202,7 +202,7 @@ def _run(words: list[str]) -> int:
 
     from k8s.models.accelerators import recognising
     from tui.commands.support.output import write_stderr
-    from tui.files.config_file import read_config
+    from tui.settings.config_file import read_config
     from tui.tables import column_keys
 
     config = read_config(options.config_file, column_keys)
@@ -254,7 +254,7 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
     gc.freeze()  # at the end Python would look through all code for garbage, for 40 ms
-    from k8s.errors import KubeError
+    from k8s.text.errors import KubeError
     from tui.commands.support.output import WrongUsage
     from tui.terminal.ctrl_c import run_until_ctrl_c
 

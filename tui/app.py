@@ -1,7 +1,7 @@
 """The console application: it connects to a cluster and runs actions.
 
 Only home is imported at the start. The Kubernetes client, the other views and the functions of
-actions (see `tui.actions`) are imported on first use.
+actions (see `tui.verbs`) are imported on first use.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from textual.theme import Theme
 from textual.worker import Worker
 
 import themes
-from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
-from tui.actions import run_action
-from tui.keys import EVERYWHERE, Action, ActionTable, UserKeys
-from tui.keys.completion import nearest_command
-from tui.keys.removed import REMOVED
-from tui.options import ConsoleOptions, program
 from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.console import BaseConsole
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import INTERRUPT, TooSmall, View, is_too_small
 from tui.screens.lists.jobs import JobsView
+from tui.settings.keys import EVERYWHERE, Action, ActionTable, UserKeys
+from tui.settings.keys.completion import nearest_command
+from tui.settings.keys.removed import REMOVED
+from tui.settings.options import ConsoleOptions, program
 from tui.terminal import tty_state
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
+from tui.verbs.registry import run_action
 from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
-    from k8s.diagnosis.failures import FailureCause
     from k8s.kinds import JobRef
-    from tui.actions.notices import Notifier
-    from tui.files.plugins_file import UserPlugins
-    from tui.session import Session
+    from k8s.reasons.failures import FailureCause
+    from tui.session.session import Session
+    from tui.settings.plugins_file import UserPlugins
+    from tui.verbs.notices import Notifier
 
 
 # Groups of workers that run as long as what they follow.
@@ -146,7 +146,7 @@ class Console(BaseConsole):
         return [(title, problems) for title, problems in found if problems]
 
     def _alias_problems(self) -> Iterator[str]:
-        from tui.jobs.kind_words import find_kind
+        from tui.text.kind_words import find_kind
 
         actions = self.context.actions
         for name, alias in self.options.aliases.items():
@@ -176,11 +176,11 @@ class Console(BaseConsole):
     async def connect(self) -> None:
         """Resolve the options, connect, and mirror the cluster until exit or a context switch."""
         self.session = None
-        await asyncio.to_thread(_import_modules, "tui.session", "tui.actions.notices")
+        await asyncio.to_thread(_import_modules, "tui.session.session", "tui.verbs.notices")
         from k8s.client.client import Client
-        from tui.actions.context import login_dialog
-        from tui.actions.notices import Notifier
-        from tui.session import Session
+        from tui.session.session import Session
+        from tui.verbs.context import login_dialog
+        from tui.verbs.notices import Notifier
 
         try:
             options = await self._resolve_options(self.options, self._show_progress)
@@ -223,7 +223,7 @@ class Console(BaseConsole):
 
     async def _read_life(self, session: Session, has_rows: asyncio.Event) -> None:
         await has_rows.wait()
-        await asyncio.to_thread(_import_modules, "tui.feeds.life_feed", "tui.feeds.telemetry_feed")
+        await asyncio.to_thread(_import_modules, "tui.session.life_feed", "tui.session.telemetry_feed")
         if self.session is session:  # no other context was chosen meanwhile
             await session.open_life().run()
 
@@ -249,7 +249,7 @@ class Console(BaseConsole):
 
     def on_action_request(self, request: ActionRequest) -> None:
         """Run the requested action, or report why not."""
-        from tui.jobs.kind_words import find_kind  # kinds are not imported before the first frame
+        from tui.text.kind_words import find_kind  # kinds are not imported before the first frame
 
         request.stop()
         actions = self.context.actions
@@ -296,7 +296,7 @@ class Console(BaseConsole):
 
     def report_bug(self, error: Exception) -> None:
         """Write an unexpected exception to the log, and notify of each once."""
-        from tui.files.console_log import log_bug
+        from tui.settings.console_log import log_bug
 
         where = log_bug(self.options.log_file, error)
         if where in self._bugs:
@@ -313,7 +313,7 @@ class Console(BaseConsole):
     def _read_causes(self) -> Sequence[FailureCause] | None:
         if not self.options.causes_file.exists():
             return None
-        from tui.files.causes_file import read_causes
+        from tui.settings.causes_file import read_causes
 
         found = read_causes(self.options.causes_file)
         if found.problems:
@@ -332,7 +332,7 @@ def run_console(options: ConsoleOptions, resolve_options: OptionsResolver = _unc
     """Open the console and return the exit status."""
     keys = UserKeys()
     if options.keys_file.exists():  # reading YAML is slow to import, and most people keep our keys
-        from tui.files.keys_file import read_keys
+        from tui.settings.keys_file import read_keys
 
         keys = read_keys(options.keys_file, key_table())
     console = Console(options, resolve_options, keys, plugins=user_plugins(options, keys.keymap))

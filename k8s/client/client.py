@@ -1,6 +1,6 @@
 """All access to a cluster: requests, watches, logs and exec; its version, and the user's name.
 
-Bodies are returned raw or as JSON; errors are `k8s.errors`. Requests that change the cluster are
+Bodies are returned raw or as JSON; errors are `k8s.text.errors`. Requests that change the cluster are
 sent once; `k8s.client.connection` has the retries and the rate limit.
 """
 
@@ -30,8 +30,8 @@ from k8s.client.transport import (
     translated,
     without_credentials,
 )
-from k8s.errors import ExecFailed, Invalid, KubeError, NotFound, NotKubernetes, TooLarge
 from k8s.models.resources import PODS, Resource
+from k8s.text.errors import ExecFailed, Invalid, KubeError, NotFound, NotKubernetes, TooLarge
 
 if TYPE_CHECKING:
     import aiohttp
@@ -456,7 +456,7 @@ class Client:
         is_urgent: bool = True,
         is_proxied: bool = False,
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a GET request, within `open_s` if given, and yield its body; raise `k8s.errors`."""
+        """Open a GET request, within `open_s` if given, and yield its body; raise `k8s.text.errors`."""
         with translated(doing, self.config):
             response = await self._connection.send(
                 "GET",

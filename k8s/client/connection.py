@@ -33,7 +33,7 @@ from k8s.client.transport import (
     status_of,
     warnings_in,
 )
-from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
+from k8s.text.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
 from k8s.text.sanitize import sanitize
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from k8s.client.auth.proxies import is_socks
 from k8s.client.transport import CONNECT_S, Query, translated
-from k8s.errors import Unreachable
+from k8s.text.errors import Unreachable
 
 
 def _import_aiohttp() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from k8s.errors import SANDBOX_CONTEXT, KubeError, ServerFailed, TooLarge, Unreachable
+from k8s.text.errors import SANDBOX_CONTEXT, KubeError, ServerFailed, TooLarge, Unreachable
 
 if TYPE_CHECKING:
     from k8s.client.auth.cluster_config import ClusterConfig

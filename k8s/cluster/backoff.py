@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from k8s.client.client import Client, fetch_version
-from k8s.errors import (
+from k8s.text.errors import (
     KubeError,
     NotKubernetes,
     Throttled,

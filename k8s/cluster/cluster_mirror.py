@@ -15,7 +15,13 @@ from k8s.cluster.joiner import Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.cluster.owner_lookup import OwnerLookup
 from k8s.cluster.rules_review import fetch_rules, list_once, no_rules
-from k8s.errors import (
+from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
+from k8s.kinds.parse import JobReader
+from k8s.models import Meta, Node, Pod, Reader
+from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
+from k8s.models.resources import NODES, PODS, Resource
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.errors import (
     KubeError,
     NotFound,
     NotKubernetes,
@@ -25,12 +31,6 @@ from k8s.errors import (
     join_sentences,
     without_frames,
 )
-from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
-from k8s.kinds.parse import JobReader
-from k8s.models import Meta, Node, Pod, Reader
-from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
-from k8s.models.resources import NODES, PODS, Resource
-from k8s.snapshot import ClusterSnapshot, Job
 
 # Shortest interval between two snapshots.
 PUBLISH_S = 0.1

@@ -16,9 +16,9 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.client.transport import unparsable
-from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
 from k8s.models import Value, convert
 from k8s.models.resources import Resource
+from k8s.text.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
 
 _DOING = "find out which kinds the cluster has"
 

@@ -20,11 +20,11 @@ from msgspec.structs import force_setattr
 from k8s.client.client import Client
 from k8s.client.transport import check_page, translated, unparsable
 from k8s.cluster.backoff import ServerProbe, pause
-from k8s.errors import Expired, Forbidden, KubeError, NotFound, Throttled, from_status, without_frames
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader
 from k8s.models.reader import AnyObject
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
+from k8s.text.errors import Expired, Forbidden, KubeError, NotFound, Throttled, from_status, without_frames
 
 PAGE_SIZE = 500
 # Retries of a 403 or 404 while objects are held; a starting API server sends spurious ones.

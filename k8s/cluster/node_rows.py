@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from k8s.gpus.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers
+from k8s.gpus.network import network_path
 from k8s.models import Meta, Node, Pod, accelerators, quantity
 from k8s.models.gpu_sharing import (
     GpuParts,
@@ -20,8 +22,6 @@ from k8s.models.gpu_sharing import (
 from k8s.models.node import cordon_reason, faults
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 from k8s.text.sanitize import parse_integer
-from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers
-from k8s.topology.network import network_path
 
 # Label of the sandbox's nodes: their accelerators are simulated.
 SIMULATED = "gpuconsole.dev/simulated"

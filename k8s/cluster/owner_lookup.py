@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Meta, OwnerReference, meta_of
 from k8s.models.resources import Resource
+from k8s.text.errors import Forbidden, KubeError, NotFound
 
 # Beyond that many, pods are shown under their nearest owner.
 MOST_OWNERS = 2000

@@ -13,9 +13,9 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.cluster.mirror import Mirror
-from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Value, convert
 from k8s.models.resources import RULES_REVIEWS
+from k8s.text.errors import Forbidden, KubeError, NotFound
 
 
 class _ResourceRule(Value, frozen=True):

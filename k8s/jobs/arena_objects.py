@@ -10,8 +10,8 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from k8s.job_spec import JobSpec
 from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.job_spec import JobSpec
 from k8s.kinds.pod_code import GIT_PREFIX, strip_credentials
 from k8s.kinds.pods.labels import ARENA_UID, arena_uid
 from k8s.models.resources import DEPLOYMENTS, SERVICES, Resource

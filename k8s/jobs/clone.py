@@ -10,8 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
-from k8s.job_spec import (
+from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
+from k8s.jobs.owned_objects import JOB_LABEL, MANAGED_BY, MANAGER, OwnedObject, owned_objects_of
+from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
+from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
+from k8s.kinds.carried_spec import SPEC_ANNOTATION, NoSpec, carried_spec
+from k8s.kinds.job_spec import (
     LOG_DIR_ANNOTATION,
     LONGEST_NAME,
     SUBMISSION_ANNOTATION,
@@ -19,11 +23,6 @@ from k8s.job_spec import (
     USER_ANNOTATION,
     JobSpec,
 )
-from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
-from k8s.jobs.owned_objects import JOB_LABEL, MANAGED_BY, MANAGER, OwnedObject, owned_objects_of
-from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
-from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
-from k8s.kinds.carried_spec import SPEC_ANNOTATION, NoSpec, carried_spec
 from k8s.kinds.parse import nested
 from k8s.kinds.pod_code import (
     code_config_name,
@@ -35,6 +34,7 @@ from k8s.kinds.pod_code import (
 from k8s.kinds.pods.labels import map_objects, renamed
 from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
+from k8s.text.errors import KubeError, NotFound
 
 # Length limit of names that are also label values, such as those of jobs.
 LONGEST_LABEL = 63

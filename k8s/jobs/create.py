@@ -9,8 +9,6 @@ from types import MappingProxyType
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import RestMapper
-from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, join_sentences
-from k8s.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec, problems_of
 from k8s.jobs.owned_objects import (
     JOB_LABEL,
     OwnedObject,
@@ -24,10 +22,12 @@ from k8s.jobs.transaction import Transaction, owner_reference
 from k8s.jobs.upload import Progress, upload_code
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.kinds.carried_spec import with_spec
+from k8s.kinds.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec, problems_of
 from k8s.kinds.unknown import is_pod_group
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import NAMESPACES, PODS, Resource
+from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, join_sentences
 
 Found = Callable[[OwnedObject], None]
 # Form fields by the end of a refused field's path.

@@ -13,8 +13,8 @@ from typing import Any
 from k8s.client.client import COMMAND_PROTOCOLS, Client
 from k8s.client.session import Channels
 from k8s.client.transport import status_of
-from k8s.errors import Unreachable, from_status
 from k8s.models.resources import PODS
+from k8s.text.errors import Unreachable, from_status
 
 # Channels. `ENDED` carries a `v1.Status`; `CLOSE` is of protocol v5 only.
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255

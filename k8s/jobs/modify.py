@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, KubeError
 from k8s.kinds import DeclaredJob, ElasticKind, ElasticSize, JobKind, JobRef, Manifest, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.status.job import TOLD_TO_SUSPEND
+from k8s.text.errors import Conflict, KubeError
 
 # Attempts at a change that conflicts with others.
 TRIES = 3

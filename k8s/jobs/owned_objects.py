@@ -12,10 +12,10 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from k8s.job_spec import ACCESS_MODES, NO_FILES, JobFiles, JobSpec, NewClaim
 from k8s.jobs.arena_objects import arena_record, tensorboard_objects, tensorboard_problem
 from k8s.jobs.upload import upload_mount, uploaded
 from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.job_spec import ACCESS_MODES, NO_FILES, JobFiles, JobSpec, NewClaim
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import (
     CODE_KEY,

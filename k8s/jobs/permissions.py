@@ -15,9 +15,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
 from k8s.models.resources import ACCESS_REVIEWS, NODES, PODS, Resource
+from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound
 
 # k9s asks again as often.
 ANSWER_TTL_S = 300.0

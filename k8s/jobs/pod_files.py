@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.errors import ExecFailed, NotFound
 from k8s.models.resources import CLAIMS
+from k8s.text.errors import ExecFailed, NotFound
 
 # Annotation of a claim whose volume is a folder on this machine.
 LOCAL_PATH = "gpuconsole.dev/path"

@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from k8s.client.client import Client
 from k8s.client.session import PIECE_BYTES, Channels
 from k8s.client.transport import stranger_of
-from k8s.errors import KubeError, ServerFailed, Unreachable
 from k8s.models.resources import PODS
+from k8s.text.errors import KubeError, ServerFailed, Unreachable
 
 LOOPBACK = "127.0.0.1"
 PROTOCOLS = ("v4.channel.k8s.io",)

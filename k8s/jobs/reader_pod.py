@@ -13,11 +13,11 @@ from typing import Any
 from uuid import uuid4
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.jobs.transaction import with_grace
 from k8s.kinds import Manifest
 from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import PODS
+from k8s.text.errors import Forbidden, KubeError, NotFound
 
 READER_LABEL = "gpuconsole.dev/reader"
 CONTAINER = "reader"

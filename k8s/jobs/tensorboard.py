@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, NotFound
 from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import NODES, PODS, SERVICES
 from k8s.snapshot import Job
+from k8s.text.errors import Forbidden, NotFound
 
 PORT = 6006
 WORD = "tensorboard"

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, KubeError, NotFound, ServerFailed, Unreachable
-from k8s.job_spec import SUBMISSION_ANNOTATION
 from k8s.kinds import JobRef, Manifest, kind_of
+from k8s.kinds.job_spec import SUBMISSION_ANNOTATION
 from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import CLAIMS, PODS, Resource
+from k8s.text.errors import Conflict, KubeError, NotFound, ServerFailed, Unreachable
 
 T = TypeVar("T")
 

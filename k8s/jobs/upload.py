@@ -12,14 +12,14 @@ from typing import Any
 from uuid import uuid4
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
-from k8s.job_spec import JobFiles, JobSpec, Mount
 from k8s.jobs.exec import STDERR, start
 from k8s.jobs.transaction import with_grace
 from k8s.kinds import Manifest
+from k8s.kinds.job_spec import JobFiles, JobSpec, Mount
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import HOME, code_folder
 from k8s.models.resources import PODS
+from k8s.text.errors import KubeError, NotFound
 
 # Folder of a volume with the code of jobs.
 ROOT = ".gpuconsole/code"

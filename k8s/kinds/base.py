@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from k8s import job_spec as job_specs
-from k8s.job_spec.names import LAUNCHER
+from k8s.kinds import job_spec as job_specs
+from k8s.kinds.job_spec.names import LAUNCHER
 from k8s.models import Condition, Meta, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec, Role
+    from k8s.kinds.job_spec import JobSpec, Role
 
 Manifest = dict[str, Any]
 NO_RUNTIME = "Only a TrainJob has a training runtime."

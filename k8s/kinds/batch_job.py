@@ -35,7 +35,7 @@ from k8s.models.resources import JOBS, SERVICES, Resource
 from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 BATCH_SHAPE = PodShape(container="main", app="job")

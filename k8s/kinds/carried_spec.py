@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from k8s.job_spec import JOB_FIELDS, USER_ANNOTATION, JobSpec
 from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.job_spec import JOB_FIELDS, USER_ANNOTATION, JobSpec
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import credentials_in, default_pull_policy, git_secret_name, strip_credentials
 from k8s.models.quantity import parse

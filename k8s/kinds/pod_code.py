@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from k8s import job_spec as job_specs
+from k8s.kinds import job_spec as job_specs
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 # Runs as `sh -c CLONE sh FOLDER` with git-sync's variables. A requested commit that cannot be checked out
 # is an error; if a branch cannot be updated, the job goes on with the folder as it is.

@@ -13,7 +13,7 @@ from k8s.kinds.pods.labels import ArenaChart, pod_metadata
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec, PodToleration
+    from k8s.kinds.job_spec import JobSpec, PodToleration
 
 # Resource of pods that are placed by the links between GPUs.
 TOPOLOGY_RESOURCE = "aliyun.com/gpu"

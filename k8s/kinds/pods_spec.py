@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from k8s.job_spec import LAUNCHER, EnvSource, HostMount, JobSpec, Mount
 from k8s.kinds.base import CreatableKind, Manifest, Replica
+from k8s.kinds.job_spec import LAUNCHER, EnvSource, HostMount, JobSpec, Mount
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pods.labels import POD_GROUP, QUEUE_LABEL, without_arena
 from k8s.models.accelerators import is_accelerator

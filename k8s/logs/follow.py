@@ -20,7 +20,6 @@ import msgspec
 from k8s.client.client import Client
 from k8s.client.transport import translated
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff, pause, pause_unauthorized
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, TooLarge, Unauthorized, Unreachable
 from k8s.logs.lines import (
     MAX_LINE_BYTES,
     Cursor,
@@ -39,6 +38,16 @@ from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
 from k8s.status.pod import main_container, pod_status, restarts_in_place
+from k8s.text.errors import (
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    Throttled,
+    TooLarge,
+    Unauthorized,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     import aiohttp

@@ -11,10 +11,10 @@ from itertools import count
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
-from k8s.errors import KubeError
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.line_queue import EVERYTHING, MAX_STREAMS, LineQueue, LogSelection, by_time
 from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order
+from k8s.text.errors import KubeError
 
 RANK_LINES = 20_000
 # For all ranks together, overhead included.

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from k8s.client.client import REQUEST_S, Client
 from k8s.client.transport import translated
 from k8s.cluster.backoff import ServerProbe, pause
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.logs.lines import Target, read_stamp
 from k8s.status import Status
+from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound
 
 # With more logs than this, none is streamed.
 MAX_STREAMS = 16

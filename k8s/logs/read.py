@@ -13,7 +13,6 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
-from k8s.errors import NotFound
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.line_queue import MAX_STREAMS, LogSelection, by_time
 from k8s.logs.lines import (
@@ -29,6 +28,7 @@ from k8s.logs.lines import (
     write_stamp,
 )
 from k8s.logs.prefixes import RankReader
+from k8s.text.errors import NotFound
 from k8s.text.sanitize import log_text, sanitize
 
 _WINDOW_S = 0.25

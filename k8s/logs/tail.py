@@ -12,10 +12,10 @@ import msgspec
 
 from k8s.client.client import REQUEST_S, Client
 from k8s.client.transport import translated
-from k8s.errors import KubeError
 from k8s.logs.lines import LogLine, Splitter, Target, targets_of
 from k8s.logs.prefixes import RankReader
 from k8s.snapshot import Instance, Job
+from k8s.text.errors import KubeError
 
 # Limit for logs with very long lines: bytes returned, and times as many that are received.
 MAX_BYTES, MAX_READ_TIMES = 1024 * 1024, 16

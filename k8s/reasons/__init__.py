@@ -1,5 +1,6 @@
-"""Causes that keep a job from starting, whether it waits or does not exist yet.
+"""Causes that keep a job from starting or end it, whether it exists or not.
 
-`cluster_checks`, `object_checks` and `static_checks` find them before a job is created. Read only:
-anything that the user may not read is not checked.
+`gather` fetches the objects that matter for one job; everything after it is pure. `rules` is an
+ordered table of `causes`, each a function from `Evidence` to a `Cause` or None. `checks` find the
+causes before a job is created; `pending` puts the short form in the rows of jobs.
 """

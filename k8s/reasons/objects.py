@@ -14,7 +14,7 @@ import msgspec
 from k8s.models import Condition, Meta, PodStatus, Quantities, Value
 from k8s.models.pod import Container
 from k8s.models.resources import Resource
-from k8s.scheduling.scheduling_spec import SchedulingSpec
+from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
 
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")

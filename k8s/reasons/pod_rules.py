@@ -10,8 +10,8 @@ from k8s.models.namespace import Quota
 from k8s.reasons.cause import ERROR, Cause, Fact
 from k8s.reasons.objects import LimitRange, LimitRangeItem, LocalQueue, StorageClass
 from k8s.reasons.phrases import amount, bare_amount, cut
-from k8s.scheduling import requests
-from k8s.scheduling.requests import Amount, ResourceList
+from k8s.reasons.scheduling import requests
+from k8s.reasons.scheduling.requests import Amount, ResourceList
 
 # Field that sets an amount; the GPUs' for all other resources.
 _FIELDS = {"cpu": "cpu", "memory": "memory", requests.PODS: "workers"}

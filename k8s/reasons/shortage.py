@@ -13,8 +13,8 @@ from k8s.models.node import cordon_reason, faults
 from k8s.reasons.cause import ERROR, Cause, Fact
 from k8s.reasons.phrases import amount, bare_amount, count, names, span, verb
 from k8s.reasons.pod_rules import field_of
-from k8s.scheduling import requests
-from k8s.scheduling.predicates import (
+from k8s.reasons.scheduling import requests
+from k8s.reasons.scheduling.predicates import (
     ClusterCapacity,
     InfeasibleNode,
     InfeasibleReason,
@@ -23,8 +23,8 @@ from k8s.scheduling.predicates import (
     importance,
     main_resource,
 )
-from k8s.scheduling.requests import PODS, Amount, ResourceList, insufficient
-from k8s.scheduling.scheduling_spec import SchedulingSpec
+from k8s.reasons.scheduling.requests import PODS, Amount, ResourceList, insufficient
+from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
 
 # In the message of a scheduler that finds no devices for claims.
 NO_DEVICES = "allocate all claims"

@@ -14,10 +14,10 @@ from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from k8s.errors import KubeError
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.serve import serve
+from k8s.text.errors import KubeError
 
 LOG_BYTES = 1024 * 1024
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

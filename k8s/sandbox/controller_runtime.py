@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from k8s.client.client import Client
 from k8s.cluster.mirror import Mirror
-from k8s.errors import KubeError
 from k8s.models import Reader, meta_of
 from k8s.models.resources import EVENTS, Resource
+from k8s.text.errors import KubeError
 
 Manifest = dict[str, Any]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import platformdirs
 import yaml
 
-from k8s.errors import SANDBOX_CONTEXT, KubeError
+from k8s.text.errors import SANDBOX_CONTEXT, KubeError
 from k8s.text.home import require_own_folder
 
 CONTEXT = SANDBOX_CONTEXT

@@ -14,7 +14,6 @@ from contextlib import suppress
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
-from k8s.errors import Conflict, KubeError
 from k8s.models.resources import CLAIMS, TRAINING_RUNTIMES
 from k8s.sandbox.api.http.listening import server_context
 from k8s.sandbox.api.http.server import Server
@@ -30,6 +29,7 @@ from k8s.sandbox.node.torch_loopback import keeps_rendezvous_private
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
 from k8s.sandbox.paths import SandboxPaths, locked
 from k8s.sandbox.pod_folder import LogLimits
+from k8s.text.errors import Conflict, KubeError
 
 _STOP_GRACE_S = 10.0
 _IDLE_POLL_S = 60.0

@@ -9,7 +9,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from k8s.errors import KubeError
+from k8s.text.errors import KubeError
 
 MAX_BYTES = 16 * 2**20
 """Default size limit, far above any real kubeconfig or settings file."""

@@ -38,8 +38,8 @@ _OURS = """
 import asyncio
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.job_reasons import JobReasons
-from tui.jobs.filters import own_names
+from k8s.reasons.job_reasons import JobReasons
+from tui.tables.filters import own_names
 
 async def read(kubeconfig):
     async with await Client.connect(kubeconfig) as client:

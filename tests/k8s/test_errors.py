@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.errors import (
+from k8s.text.errors import (
     Conflict,
     Expired,
     Forbidden,

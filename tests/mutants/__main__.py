@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument(
         "--tier", choices=(*MARKS, "both"), default="both", help="tests to run; both: first the quick ones"
     )
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="only these, e.g. k8s/status/pod.py")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="only these, e.g. k8s/jobs/create.py")
     flags = parser.parse_args()
     if unknown := set(flags.modules) - set(MODULES):
         parser.error(f"not in tests/mutants/modules.py: {', '.join(sorted(unknown))}")

@@ -47,8 +47,8 @@ def test_every_module_has_tests_and_those_that_import_it_come_first() -> None:
     assert [module for module, found in rounds.items() if not (ROOT / module).exists() or not found] == []
     first, second = rounds["k8s/jobs/create.py"]
     assert "tests/k8s/jobs/test_create.py" in first
-    assert "tests/tui/jobs/test_job_files.py" in second
-    assert any(name.startswith("tests/tui/") for name in rounds["k8s/job_spec/rules.py"][1])
+    assert "tests/tui/draft/test_job_files.py" in second
+    assert any(name.startswith("tests/tui/") for name in rounds["k8s/kinds/job_spec/rules.py"][1])
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.job_reasons import JobReasons
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.jobs.filters import own_names
+from tui.tables.filters import own_names
 
 LONGEST_S = 90.0
 """A loaded machine may take its time to start pods."""

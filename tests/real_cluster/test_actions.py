@@ -12,7 +12,6 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.errors import Conflict, Forbidden, Invalid, KubeError
 from k8s.jobs.create import delete_job
 from k8s.jobs.modify import suspend_job, suspend_patch
 from k8s.jobs.permissions import Permission, Permissions
@@ -20,13 +19,14 @@ from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS, PODS, Resource
 from k8s.status import Status
+from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
 from tests.support.real_cluster import allow
 from tui.commands.support.confirm import wait_until_gone
-from tui.jobs.change_plans import ChangePlan, delete_plan
-from tui.jobs.verbs import leftover_lines
+from tui.text.change_plans import ChangePlan, delete_plan
+from tui.verbs.changes import leftover_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -13,15 +13,15 @@ import pytest
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.mirror import Mirror
-from k8s.errors import ExecFailed, Forbidden, NotFound
 from k8s.jobs.create import JobRejected
 from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.jobs.pod_files import RemoteFile, list_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NODES, PODS
+from k8s.text.errors import ExecFailed, Forbidden, NotFound
 from tests.k8s.kinds.test_kinds import SPEC
-from tui.jobs.new_job.job_files import create_with_files
+from tui.draft.job_files import create_with_files
 from tui.runs.formats import NAMES
 
 READY_S = 120.0

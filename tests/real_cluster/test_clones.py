@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from k8s.client.client import Client
-from k8s.job_spec import JobSpec
 from k8s.jobs.clone import clone
 from k8s.jobs.create import create_job, create_manifest
 from k8s.kinds import CreatableKind
+from k8s.kinds.job_spec import JobSpec
 from tests.real_cluster.test_assumptions import every_served_kind
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
-from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.reader_pod import READER_LABEL, delete_ended_readers, running_reader
 from k8s.kinds import JobRef
+from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
 from k8s.models.resources import CLAIMS, JOBS, PODS, SERVICES, Resource
+from k8s.text.errors import KubeError
 from tests.k8s.sandbox.live.running import comes
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
 from trainer.tfevents import EventWriter
-from tui.feeds.curve_feed import CurveFeed
+from tui.runs.curve_feed import CurveFeed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -12,14 +12,14 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.gather import answer_why
-from k8s.diagnosis.job_reasons import JobReasons
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS, QUOTAS, Resource
+from k8s.reasons.answer import Answer
+from k8s.reasons.gather import answer_why
+from k8s.reasons.job_reasons import JobReasons
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
-from tui.jobs.filters import own_names
+from tui.tables.filters import own_names
 
 WAIT_S = 180.0
 """Longest wait for a scheduler, a controller or a kubelet to have said its word."""

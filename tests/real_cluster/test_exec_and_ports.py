@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
 from k8s.logs import LogLine, Options, Target, read, targets_of
 from k8s.models.resources import JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
+from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound
 from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects
 from tests.real_cluster.conftest import shared_namespace

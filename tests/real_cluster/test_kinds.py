@@ -14,12 +14,12 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import NotFound
-from k8s.job_spec import JobSpec
 from k8s.jobs.clone import cleaned
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.carried_spec import differences
+from k8s.kinds.job_spec import JobSpec
 from k8s.models.resources import Resource
+from k8s.text.errors import NotFound
 from tests.k8s.kinds.test_every_field import FULL, SPECS
 from tests.support.openapi import schema_of
 

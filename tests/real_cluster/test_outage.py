@@ -12,7 +12,7 @@ from k8s.models.resources import PODS
 from tests.real_cluster import operator_objects
 from tests.support import real_cluster
 from tui.app import Console
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.widgets.table.table import Table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import NotFound
-from k8s.job_spec import ConfigFile, JobFiles, JobSpec, Mount, NewClaim
 from k8s.jobs.create import create_job, job_objects
+from k8s.kinds.job_spec import ConfigFile, JobFiles, JobSpec, Mount, NewClaim
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, Resource
+from k8s.text.errors import NotFound
 from tests import ROOT
 from tests.support.real_cluster import BUSYBOX
-from tui.files.local_folder import pack_folder
+from tui.settings.local_folder import pack_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, NotFound
 from k8s.models.resources import PODS
 from k8s.status import Status
+from k8s.text.errors import Forbidden, NotFound
 from tests import ROOT
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called

@@ -20,14 +20,14 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.node_rows import node_row
-from k8s.job_spec import EnvSource, JobSpec, Mount
 from k8s.jobs.create import create_job, job_objects
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.job_spec import EnvSource, JobSpec, Mount
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models import Node, convert
 from k8s.models.resources import CLAIMS, JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.cluster_checks import check_against_cluster
+from k8s.reasons.checks.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.real_cluster import operator_objects

@@ -14,8 +14,8 @@ import yaml
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.stacks import StackReport, inspect_ranks
 from k8s.models.resources import JOBS, Resource
+from k8s.reasons.stacks import StackReport, inspect_ranks
 from tests import ROOT
 from tests.real_cluster.feed import LONGEST_S, job_called
 from tests.real_cluster.test_diagnosis import job

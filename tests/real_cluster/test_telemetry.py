@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
+from k8s.gpus.reader import TelemetryReader
+from k8s.gpus.readings import NodeReadings, NoReadingsCause, Source
 from k8s.models import Node, Reader
 from k8s.models.resources import CONFIG_MAPS, NODES, PODS, SERVICES, Resource
 from k8s.snapshot import NodeRow
-from k8s.telemetry.reader import TelemetryReader
-from k8s.telemetry.readings import NodeReadings, NoReadingsCause, Source
 from tests import FIXTURES
 from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects

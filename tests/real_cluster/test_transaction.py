@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden
-from k8s.job_spec import JobFiles, JobSpec, Mount, NewClaim
 from k8s.jobs.create import JobRejected, create_job, job_objects
 from k8s.kinds import CreatableKind
+from k8s.kinds.job_spec import JobFiles, JobSpec, Mount, NewClaim
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CLAIMS, QUOTAS
+from k8s.text.errors import Forbidden
 from tests.real_cluster.test_recorded_objects import SERVED, made_objects
 from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster
 from tests.support.real_cluster import BUSYBOX

@@ -9,12 +9,12 @@ from typing import Any
 
 from k8s.cluster.backoff import Backoff
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.job_reasons import JobReasons
 from k8s.kinds import KINDS
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
-from tui.jobs.filters import own_names
+from tui.tables.filters import own_names
 
 HASTY = Backoff(first_s=0.01, longest_s=0.05, absent_s=0.05, unauthorized_s=0.05)
 """So short that no test waits."""

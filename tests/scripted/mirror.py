@@ -10,9 +10,9 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.cluster.backoff import Backoff, ServerProbe
 from k8s.cluster.mirror import Mirror
-from k8s.errors import KubeError
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS
+from k8s.text.errors import KubeError
 from tests.scripted.server import WAIT_S, ScriptedCluster
 
 ALL = "/api/v1/pods"

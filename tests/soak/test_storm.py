@@ -15,12 +15,12 @@ import pytest
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.mirror import Mirror
-from k8s.diagnosis.job_reasons import JobReasons
 from k8s.models import Reader, meta_of
 from k8s.models.resources import PODS
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot
 from tests.load.running import LoadServer, difference, seen, told
-from tui.jobs.filters import own_names
+from tui.tables.filters import own_names
 
 pytestmark = pytest.mark.slow
 JOBS, NODES = 60, 60

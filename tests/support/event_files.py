@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.pod_files import LOCAL_PATH
+from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, ScriptedCluster
 from tests.support.objects import Object, pytorch_job
 from trainer.tfevents import EventWriter

@@ -1,4 +1,4 @@
-"""Builders of the evidence that `k8s.diagnosis` examines, each in a line or two."""
+"""Builders of the evidence that `k8s.reasons` examines, each in a line or two."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from k8s import models
-from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.gather import declared_of
-from k8s.diagnosis.rules import explain
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
+from k8s.reasons.answer import Answer
+from k8s.reasons.evidence import Evidence
+from k8s.reasons.gather import declared_of
 from k8s.reasons.objects import FullPod
+from k8s.reasons.rules import explain
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
 from tests.support.objects import GPU, Object, node, pytorch_job

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from k8s.diagnosis.failures import ContainerLog
 from k8s.logs.lines import LogLine, Target
 from k8s.logs.prefixes import RankReader
+from k8s.reasons.failures import ContainerLog
 
 START = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
 _AT = re.compile(r"@([\d.]+) ")

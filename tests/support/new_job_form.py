@@ -7,7 +7,7 @@ from typing import Any
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
-from tui.jobs.new_job.fields import COMMAND, default_values
+from tui.draft.fields import COMMAND, default_values
 
 
 def form_values(**values: str) -> dict[str, str]:

@@ -16,11 +16,11 @@ from textual.screen import Screen
 from tests.scripted.server import WAIT_S, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tui.app import Console
-from tui.files.keys_file import read_keys
-from tui.keys import ActionTable
-from tui.options import ConsoleOptions
 from tui.screens import ACTIONS, key_table, user_plugins
-from tui.session import Session
+from tui.session.session import Session
+from tui.settings.keys import ActionTable
+from tui.settings.keys_file import read_keys
+from tui.settings.options import ConsoleOptions
 from tui.terminal.key_queue import QUIET_TURNS
 from tui.widgets.table.table import Table
 

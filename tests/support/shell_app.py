@@ -13,7 +13,7 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
+from k8s.text.errors import KubeError
 from tests import ROOT
 from tests.support.terminal import Terminal
 from tui.terminal import tty_state

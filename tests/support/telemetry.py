@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from k8s.snapshot import Job, NodeRow
-from k8s.telemetry.readings import (
+from k8s.gpus.readings import (
     GpuHistory,
     GpuReading,
     NodeReadings,
@@ -19,7 +18,8 @@ from k8s.telemetry.readings import (
     Source,
     Telemetry,
 )
-from tui.feeds.telemetry_feed import TelemetryFeed
+from k8s.snapshot import Job, NodeRow
+from tui.session.telemetry_feed import TelemetryFeed
 
 GIB = 1024**3
 NO_EXPORTER = NoReadings(NoReadingsCause.NO_EXPORTER, "Nothing on this node tells what its GPUs do.")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from k8s.job_spec import JobSpec
+from k8s.kinds.job_spec import JobSpec
 from tests import ROOT
 from tests.trainer.jobs import SMALL
 from trainer import debuggable
-from tui.jobs.new_job.fields import DEFAULT_IMAGE
-from tui.jobs.new_job.job_files import read_job_files, trainer_files
+from tui.draft.fields import DEFAULT_IMAGE
+from tui.draft.job_files import read_job_files, trainer_files
 
 LARGEST_CONFIG_MAP = 1 << 20
 """Bytes that a ConfigMap may hold. Source: Kubernetes' documentation."""

@@ -17,7 +17,7 @@ from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
-from tui.options import ConsoleOptions, local_user
+from tui.settings.options import ConsoleOptions, local_user
 
 # The API server's rule for object names; some job kinds are stricter.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")

@@ -11,20 +11,20 @@ import time
 from pathlib import Path
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import KubeError, NotFound
 from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize
 from tui.commands.runs import write_problems
 from tui.commands.support.connect import cluster, read_cluster
 from tui.commands.support.job_name import NAME_HELP, Ambiguous, find_job
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
-from tui.feeds.run_records import NodesAndPods, read_run
-from tui.options import ConsoleOptions
 from tui.runs.compare import BadComparison, CompareRow, Comparison, fit
 from tui.runs.formats import MetricFolder, no_metrics
 from tui.runs.record import RunRecord, with_past, with_values
+from tui.runs.run_records import NodesAndPods, read_run
 from tui.runs.store import RunStore
+from tui.settings.options import ConsoleOptions
 from tui.text.cells import cell_len, pad
 
 FORMATS = ("table", "json", "csv", "md")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import themes
-from k8s.errors import KubeError
 from k8s.kinds import KINDS
+from k8s.text.errors import KubeError
 from tui.commands.completer import (
     ALL_NAMESPACES,
     FILES,
@@ -30,9 +30,9 @@ from tui.commands.completer import (
 from tui.commands.support.listing import LIST_FORMATS
 from tui.commands.support.output import WrongUsage, write
 from tui.commands.support.parser import CommandParser, SwitchAction, make_parser
-from tui.files.private_file import make_private_folder, write_private_file
-from tui.manual import TOPICS
-from tui.options import ConsoleOptions
+from tui.settings.manual import TOPICS
+from tui.settings.options import ConsoleOptions
+from tui.settings.private_file import make_private_folder, write_private_file
 
 _BASH = r"""# Load it with: source <(gpuconsole completion bash)
 _gpuconsole() {

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import themes
-from k8s.errors import KubeError, NoCluster
+from k8s.text.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import WrongUsage, confirm, write_stderr
-from tui.files.stored_choices import read_theme
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
+from tui.settings.stored_choices import read_theme
 from tui.terminal import tty_state
 from tui.text.format import names_there_are
 

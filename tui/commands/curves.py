@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, without_frames
 from k8s.jobs.reader_pod import running_reader
 from k8s.logs import LogLine, Options, find_ranks, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.errors import KubeError, without_frames
 from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize, sanitize_lines
 from k8s.text.yaml_writer import to_yaml
@@ -29,12 +29,12 @@ from tui.commands.support.connect import check_may_change, cluster, read_jobs, w
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot, plot_overlay
-from tui.feeds.curve_feed import LOG_HINT, CurveFeed
-from tui.options import ConsoleOptions
+from tui.runs.curve_feed import LOG_HINT, CurveFeed
 from tui.runs.formats import MetricFolder, no_metrics
 from tui.runs.log_points import LogPoints
 from tui.runs.overlay import MOST_RUNS, Overlay, labels_of
 from tui.runs.picture import X_AXES, PlotOptions
+from tui.settings.options import ConsoleOptions
 from tui.terminal.tty_state import colours
 from tui.text.format import age
 from tui.text.natural_order import tag_key

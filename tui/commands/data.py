@@ -11,7 +11,7 @@ from k8s.models.resources import CLAIMS
 from tui.commands.support.connect import check_namespace, cluster, namespace_in_use, server_clock
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import write_missing
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import output_columns
 from tui.tables.volumes import COLUMNS
 from tui.text.format import in_namespace

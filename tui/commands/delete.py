@@ -15,11 +15,11 @@ from tui.commands.support.confirm import (
 )
 from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.output import write, write_stderr
-from tui.feeds.run_records import NodesAndPods, record_runs
-from tui.jobs.change_plans import PROPAGATIONS, delete_plan
-from tui.jobs.verbs import LONGEST_S, delete, leftover_lines
-from tui.options import ConsoleOptions
+from tui.runs.run_records import NodesAndPods, record_runs
 from tui.runs.store import RunStore
+from tui.settings.options import ConsoleOptions
+from tui.text.change_plans import PROPAGATIONS, delete_plan
+from tui.verbs.changes import LONGEST_S, delete, leftover_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,18 +7,18 @@ import math
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.errors import KubeError, NotFound
-from k8s.scheduling.gpu_fit import best_sets, free_gpus
+from k8s.gpus.gpu_links import fetch_links
+from k8s.gpus.gpu_set import GpuSet
+from k8s.gpus.links import LinkMatrix, groups_of
+from k8s.gpus.network import LEVELS
+from k8s.reasons.scheduling.gpu_fit import best_sets, free_gpus
 from k8s.snapshot import ClusterSnapshot, NodeRow, device_sums, format_sums
-from k8s.topology.gpu_links import fetch_links
-from k8s.topology.gpu_set import GpuSet
-from k8s.topology.links import LinkMatrix, groups_of
-from k8s.topology.network import LEVELS
+from k8s.text.errors import KubeError, NotFound
 from tui.commands import get
 from tui.commands.support.connect import cluster, namespace_in_use
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
 from tui.commands.support.parser import make_parser
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import Values, values_of
 from tui.tables.nodes import COLUMNS, NodesNow
 from tui.text.format import NOTHING, Clock, memory

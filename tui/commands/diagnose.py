@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from k8s.diagnosis.stacks import inspect_ranks
+from k8s.reasons.stacks import inspect_ranks
 from tui.commands.support.connect import cluster
 from tui.commands.support.job_name import add_job
 from tui.commands.support.output import add_format, write_object
 from tui.commands.why import answer_values, explain_job, pasteable, write_text
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,10 +13,9 @@ from k8s.models.resources import EVENTS
 from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.output import add_format, write_list, write_object, write_stderr
-from tui.jobs.events import JobEventFilter, event_order, fold, fold_job_events, select_job_events
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import output_columns, values_of
-from tui.tables.events import COLUMNS
+from tui.tables.events import COLUMNS, JobEventFilter, event_order, fold, fold_job_events, select_job_events
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

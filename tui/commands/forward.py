@@ -12,9 +12,9 @@ from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, write, write_stderr
-from tui.jobs.instances import INSTANCE_HELP, find_instance
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.terminal.tty_state import caught_signal
+from tui.text.instances import INSTANCE_HELP, find_instance
 
 HIGHEST_PORT = 65535
 

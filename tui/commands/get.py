@@ -7,23 +7,23 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
+from k8s.text.errors import KubeError
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_table
 from tui.commands.support.parser import make_parser
-from tui.jobs.instances import format_ranks
-from tui.options import ConsoleOptions, command_line
+from tui.settings.options import ConsoleOptions, command_line
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
 from tui.text.format import NOTHING, Clock, local_time, reason_text, seconds_since, timestamp
+from tui.text.instances import format_ranks
 
 if TYPE_CHECKING:
-    from k8s.diagnosis.failures import Triage  # slow to import
+    from k8s.reasons.failures import Triage  # slow to import
 
 INSTANCE_COLUMNS = (
     OutputColumn("NAME"),

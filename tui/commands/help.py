@@ -8,8 +8,8 @@ import sys
 
 from tui.commands import COMMANDS
 from tui.commands.support.output import WrongUsage, write
-from tui.manual import chapter_text, contents, find_topic
-from tui.options import ConsoleOptions
+from tui.settings.manual import chapter_text, contents, find_topic
+from tui.settings.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     from tui.commands.support.parser import make_parser
 
     if flags.man:
-        from tui.manual.man_page import man_page
+        from tui.settings.manual.man_page import man_page
 
         write(man_page(make_parser()).rstrip("\n"))
     elif not flags.topic:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from k8s.errors import KubeError
+from k8s.text.errors import KubeError
 from k8s.text.redact import Redactor
 from tui.commands.support.connect import cluster
 from tui.commands.support.output import add_format, write, write_object, write_stderr
-from tui.feeds.info import info_text, read_info, runs_text
-from tui.files.keys_file import read_keys
-from tui.keys import remapped
-from tui.options import ConsoleOptions
 from tui.screens import key_table, user_plugins
+from tui.session.info import info_text, read_info, runs_text
+from tui.settings.keys import remapped
+from tui.settings.keys_file import read_keys
+from tui.settings.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

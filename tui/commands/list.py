@@ -10,7 +10,7 @@ from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import no_jobs, write_missing
-from tui.options import ConsoleOptions, OwnColumn
+from tui.settings.options import ConsoleOptions, OwnColumn
 from tui.tables.column import configured_columns, output_columns
 from tui.tables.jobs import COLUMNS, JobsNow
 from tui.text.format import in_namespace

@@ -6,15 +6,15 @@ import argparse
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from k8s.errors import Invalid, NotFound
 from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job
+from k8s.text.errors import Invalid, NotFound
 from tui.commands.support.connect import cluster, read_cluster
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.log_output import FollowedJob, print_log, require_lines
 from tui.commands.support.output import write_stderr
 from tui.commands.support.parser import seconds
-from tui.options import ConsoleOptions, command_line
+from tui.settings.options import ConsoleOptions, command_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

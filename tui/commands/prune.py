@@ -8,25 +8,25 @@ from contextlib import suppress
 from datetime import datetime
 
 from k8s.client.client import Client, fetch_username
-from k8s.errors import KubeError
 from k8s.jobs.reader_pod import delete_ended_readers
 from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
 from tui.commands.support.confirm import PromptUi, add_yes, check_can_confirm
 from tui.commands.support.connect import check_may_change, cluster, read_cluster, server_clock
 from tui.commands.support.output import add_format, write_items, write_list, write_missing, write_stderr
 from tui.commands.support.parser import seconds
-from tui.feeds.run_records import NodesAndPods, record_runs
-from tui.jobs.change_plans import delete_plan
-from tui.jobs.verbs import delete
-from tui.options import ConsoleOptions, local_user
+from tui.runs.run_records import NodesAndPods, record_runs
 from tui.runs.store import RunStore
+from tui.settings.options import ConsoleOptions, local_user
 from tui.tables.column import Cell, ListColumn, pick, values_of
 from tui.tables.jobs import COLUMNS as JOB_COLUMNS
 from tui.tables.jobs import JobsNow
+from tui.text.change_plans import delete_plan
 from tui.text.format import age, plural, seconds_since, timestamp
+from tui.verbs.changes import delete
 
 ENDED = (Status.SUCCEEDED, Status.FAILED)
 

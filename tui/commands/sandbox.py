@@ -7,8 +7,8 @@ import shlex
 from datetime import UTC, datetime
 
 from k8s import sandbox
+from k8s.gpus.links import MACHINES
 from k8s.models import quantity
-from k8s.topology.links import MACHINES
 from tui.commands.support.connect import check_may_change
 from tui.commands.support.output import (
     WrongUsage,
@@ -20,7 +20,7 @@ from tui.commands.support.output import (
     write_object,
     write_stderr,
 )
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.text.format import local_time, timestamp
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 
-from k8s.errors import KubeError
 from k8s.jobs.create import resource_of
 from k8s.jobs.modify import scale_job, size_of, why_not_scaled
 from k8s.kinds import kind_of
+from k8s.text.errors import KubeError
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.output import WrongUsage, write, write_stderr
-from tui.jobs.kind_words import KINDS_OF_OTHERS
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.text.format import plural
+from tui.text.kind_words import KINDS_OF_OTHERS
 
 OF_ET_OPERATOR = "Alibaba's et-operator scales it through its own objects: use arena."
 _ET_JOB = KINDS_OF_OTHERS["etjob"]

@@ -13,16 +13,16 @@ import threading
 from contextlib import suppress
 
 from k8s.client.client import Client
-from k8s.errors import Unreachable
 from k8s.jobs import exec
 from k8s.snapshot import Instance
+from k8s.text.errors import Unreachable
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import write_stderr
-from tui.jobs.instances import INSTANCE_HELP, find_container, find_instance
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.pod_shell import LEFT, run_shell
+from tui.text.instances import INSTANCE_HELP, find_container, find_instance
 
 _READ_BYTES = 32 * 1024
 

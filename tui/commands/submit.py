@@ -13,17 +13,17 @@ from typing import NamedTuple
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client, fetch_username
 from k8s.cluster.discovery import discover
-from k8s.errors import KubeError, NoCluster
-from k8s.job_spec import USER_ANNOTATION, JobFiles, JobSpec, wants_gpus
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.owned_objects import OwnedObject, owned_objects_of, problems_with_files, with_files
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
+from k8s.kinds.job_spec import USER_ANNOTATION, JobFiles, JobSpec, wants_gpus
 from k8s.kinds.parse import USERS
 from k8s.kinds.pod_code import PASSWORD, USERNAME, credentials_in
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import KubeError, NoCluster
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, report_checkpoints
 from tui.commands.submission.manifests import (
@@ -50,10 +50,10 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.commands.support.parser import CommandParser
-from tui.jobs.kind_words import NOT_MADE, words_of
-from tui.jobs.new_job.job_checks import check_submit
-from tui.jobs.new_job.job_files import load_job_files, needs_git_credentials
-from tui.options import ConsoleOptions, command_line, local_user
+from tui.draft.job_checks import check_submit
+from tui.draft.job_files import load_job_files, needs_git_credentials
+from tui.settings.options import ConsoleOptions, command_line, local_user
+from tui.text.kind_words import NOT_MADE, words_of
 
 # The sandbox runs no images: `python` is this machine's.
 SANDBOX_IMAGE = "local"

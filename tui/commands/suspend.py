@@ -6,9 +6,9 @@ import argparse
 
 from tui.commands.support.confirm import PromptUi, add_jobs, add_yes, check_can_confirm, find_jobs
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.jobs.change_plans import suspend_plan
-from tui.jobs.verbs import suspend
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
+from tui.text.change_plans import suspend_plan
+from tui.verbs.changes import suspend
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,9 @@ from tui.commands.forward import port
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import WrongUsage, write, write_stderr
-from tui.feeds.curve_feed import CurveFeed
-from tui.options import ConsoleOptions
+from tui.runs.curve_feed import CurveFeed
 from tui.runs.tensorboard import free_name, local_tensorboard, ssh_line
+from tui.settings.options import ConsoleOptions
 from tui.terminal.tty_state import caught_signal
 from tui.text.format import plural
 

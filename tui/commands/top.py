@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, device_sums, held_shares
 from k8s.status import Status
+from k8s.text.errors import Forbidden
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_cluster, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import WrongUsage, no_jobs, write, write_missing, write_stderr
 from tui.commands.support.parser import CommandParser
-from tui.jobs.filters import gpu_totals
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.tables import jobs as job_table
 from tui.tables import nodes as node_table
 from tui.tables.column import output_columns, pick
+from tui.tables.filters import gpu_totals
 from tui.tables.jobs import JobsNow
 from tui.tables.nodes import NodesNow
 from tui.text.format import Clock, in_namespace, plural

@@ -15,11 +15,10 @@ from tui.commands.support.output import (
     write_missing,
     write_stderr,
 )
-from tui.feeds.telemetry_feed import open_telemetry
-from tui.jobs.idle_report import held_nodes, message_to_owner, usage_by_user
-from tui.options import ConsoleOptions
+from tui.session.telemetry_feed import open_telemetry
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import output_columns, values_of
-from tui.tables.users import COLUMNS, lines_of
+from tui.tables.users import COLUMNS, held_nodes, lines_of, message_to_owner, usage_by_user
 from tui.text.format import plural
 from tui.text.gpu_words import missing_text
 

@@ -6,10 +6,10 @@ import argparse
 from importlib.metadata import version
 
 from k8s.client.client import fetch_version
-from k8s.errors import KubeError
+from k8s.text.errors import KubeError
 from tui.commands.support.connect import cluster
 from tui.commands.support.output import add_format, write, write_object, write_stderr
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

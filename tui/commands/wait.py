@@ -10,20 +10,20 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
 from k8s.client.client import Client
-from k8s.diagnosis.job_reasons import JobReasons
-from k8s.errors import FORBIDDEN_HINT, Forbidden
 from k8s.jobs.permissions import Permissions
 from k8s.kinds import JobRef
+from k8s.reasons.job_reasons import JobReasons
 from k8s.status import Status
+from k8s.text.errors import FORBIDDEN_HINT, Forbidden
 from tui.commands.support.confirm import add_jobs
 from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import find_job, titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write, write_stderr
 from tui.commands.support.parser import seconds
-from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
-from tui.jobs.hooks import TIMED_OUT
-from tui.options import ConsoleOptions, command_line
+from tui.session.life_feed import LOG_PERMISSION, READ_S, LifeFeed
+from tui.settings.options import ConsoleOptions, command_line
+from tui.terminal.hooks import TIMED_OUT
 from tui.text.format import Clock, age, reason_text
 
 CONDITIONS = ("running", "succeeded", "silent", "finished")

@@ -6,16 +6,16 @@ import argparse
 from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.gather import answer_why
+from k8s.reasons.answer import Answer
+from k8s.reasons.gather import answer_why
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, known_causes, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.life import with_silence
 from tui.commands.support.output import add_format, write, write_object
-from tui.feeds.telemetry_feed import open_telemetry
-from tui.options import ConsoleOptions
+from tui.session.telemetry_feed import open_telemetry
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import Values
 from tui.tables.jobs import failure_values
 

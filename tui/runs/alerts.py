@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from k8s.snapshot import CurveAlert
 from trainer.tfevents import ScalarCurve
-from tui.options import DEFAULT_ALERTS, AlertRule
+from tui.settings.options import DEFAULT_ALERTS, AlertRule
 
 # A point of a smoothed curve is the median of so many values, or more in its older part.
 LEAST_BIN, NEWEST_BIN, NEWEST, BINS = 4, 10, 1000, 100

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from k8s.text.home import file_problem, read_named_file
-from tui.files.private_file import make_private_folder, write_private_file
 from tui.runs.record import RunRecord
+from tui.settings.private_file import make_private_folder, write_private_file
 
 RUNS_FILE, LOCK_FILE = "runs.jsonl", "runs.lock"
 # The oldest are dropped beyond these; the file is rewritten when it exceeds them by a quarter.

@@ -25,7 +25,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from k8s.client.auth.proxies import with_direct_loopback
-from k8s.errors import KubeError
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import file_name
 from trainer.tfevents import EventFiles, EventFolder, EventWriter, NewPoints, ScalarCurve
 from tui.runs.formats import MetricFiles
@@ -76,7 +76,7 @@ class _Copies(MetricFiles):
 
 
 class CurveSource(Protocol):
-    """Curves of one job, as `tui.feeds.curve_feed` follows them."""
+    """Curves of one job, as `tui.runs.curve_feed` follows them."""
 
     events: EventFiles
     problem: str

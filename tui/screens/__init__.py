@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tui.keys import (
+from tui.screens import documents, job, lists
+from tui.settings.keys import (
     CHART,
     CONFIRM,
     DELETE,
@@ -36,11 +37,10 @@ from tui.keys import (
     ViewDeclaration,
     view_keys,
 )
-from tui.options import ConsoleOptions
-from tui.screens import documents, job, lists
+from tui.settings.options import ConsoleOptions
 
 if TYPE_CHECKING:
-    from tui.files.plugins_file import UserPlugins
+    from tui.settings.plugins_file import UserPlugins
 
 VIEWS: tuple[ViewDeclaration, ...] = (*lists.VIEWS, *job.VIEWS)
 
@@ -99,6 +99,6 @@ def user_plugins(options: ConsoleOptions, keymap: Mapping[str, str]) -> UserPlug
     """Read plugins.yaml; return None if there is none, as most people have none."""
     if not options.plugins_file.exists():
         return None
-    from tui.files.plugins_file import read_plugins
+    from tui.settings.plugins_file import read_plugins
 
     return read_plugins(options.plugins_file, ACTIONS, VIEWS, keymap)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from k8s.text.sanitize import sanitize
-from tui.options import OwnColumn
+from tui.settings.options import OwnColumn
 from tui.text.cells import cell_len
 from tui.text.format import NOTHING, CellStyle, Clock, Run, plural
 from tui.text.jsonpath import find, parse_path, text_of

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.jobs.filters import is_loud, silent_ranks
 from tui.runs.record import RunRecord
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
+from tui.tables.filters import is_loud, silent_ranks
 from tui.text.format import (
     NOTHING,
     CellStyle,
@@ -31,7 +31,7 @@ from tui.text.format import (
 from tui.text.sparkline import BROKEN, trend
 
 if TYPE_CHECKING:
-    from k8s.diagnosis.failures import Triage
+    from k8s.reasons.failures import Triage
 
 # Width of the number, so that the bars of all jobs are aligned.
 NUMBER_CELLS = 6
@@ -156,7 +156,7 @@ def _kind(job: Job, _now: JobsNow) -> Cell:
 
 
 def _short_kind(kind: str) -> str:
-    from tui.jobs.kind_words import short_kind  # kinds are not imported before the first frame
+    from tui.text.kind_words import short_kind  # kinds are not imported before the first frame
 
     return short_kind(kind)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from k8s.gpus.readings import GpuReading, NodeReadings
 from k8s.snapshot import Holder, NodeRow, SharedGpuMemory
-from k8s.telemetry.readings import GpuReading, NodeReadings
 from k8s.text.sanitize import sanitize
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.text.format import NOTHING, CellStyle, Clock, memory

@@ -1,14 +1,281 @@
-"""Columns of the list of notices, and the counter of unseen ones."""
+"""Notices about jobs, found by comparing each snapshot with the one before, and their list."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
+from k8s.kinds.base import JobRef
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.status import Status
+from k8s.status.job import without_leftovers
+from k8s.status.pod import ASKED_TO_STOP
 from k8s.text.sanitize import sanitize
-from tui.jobs.notices import JobNotice
-from tui.options import NoticeEvent
+from tui.settings.options import NoticeEvent, NotifyOptions
 from tui.tables.column import Cell, ListColumn
-from tui.text.format import NOTHING, CellStyle, Clock, Run, count, timestamp
+from tui.tables.filters import own_names
+from tui.text.format import NOTHING, CellStyle, Clock, Run, count, reason_text, timestamp, trouble_text
+
+MAX_NOTICES = 500
+# A repeated event of a job is counted, but not reported again within this time.
+REPEATED = timedelta(minutes=10)
+# The end of a job follows the failure of its pods within this time.
+SETTLED = timedelta(seconds=5)
+# A NaN found this soon after the console opened was printed before.
+FIRST_READ = timedelta(minutes=1)
+# Times after which a job is silent, as `k8s.logs.liveness` has them.
+SILENT_AFTER, SILENT_INTERVALS = timedelta(minutes=1), 5
+_NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
+_BROKEN = (Status.FAILED, Status.RESTARTING)
+_EXIT = re.compile(r"\bexit (\d{1,3})\b")
+WORDS = {
+    NoticeEvent.FAILED: "failed",
+    NoticeEvent.SILENT: "went silent",
+    NoticeEvent.NAN: "printed NaN",
+    NoticeEvent.DIVERGED: "diverged",
+    NoticeEvent.SLOW: "slowed down",
+    NoticeEvent.PLATEAU: "stopped improving",
+    NoticeEvent.ENDED: "ended",
+    NoticeEvent.RESTARTED: "restarted",
+    NoticeEvent.STARTED: "started",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobNotice:
+    """One event of a job."""
+
+    at: datetime
+    """Server time of the event, from the object's status if it has one."""
+    event: NoticeEvent
+    job: JobRef
+    uid: str
+    context: str
+    status: str
+    reason: str
+    is_mine: bool
+    is_seen: bool = False
+    count: int = 1
+
+    @property
+    def key(self) -> str:
+        """Return a key that is unique in a log."""
+        return f"{self.uid} {self.event}"
+
+    @property
+    def event_text(self) -> str:
+        """Return the event, as `failed` or `restarted ×3`."""
+        return WORDS[self.event] + (f" ×{self.count}" if self.count > 1 else "")
+
+    @property
+    def text(self) -> str:
+        """Return the job's name, not sanitised, and the event."""
+        return f"{self.job.name} {self.event_text}"
+
+    def facts(self, user: str) -> dict[str, object]:
+        """Return the facts for hooks by name; `user` is the cluster's name for the user."""
+        found = _EXIT.search(self.reason)
+        return {
+            "event": self.event,
+            "job": self.job.name,
+            "namespace": self.job.namespace,
+            "kind": self.job.kind,
+            "status": self.status,
+            "reason": self.reason,
+            "exit_code": found.group(1) if found else None,
+            "context": self.context,
+            "user": user,
+            "time": f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
+        }
+
+
+class NoticeLog:
+    """Notices of this session, one per job and event."""
+
+    def __init__(self, options: NotifyOptions) -> None:
+        self._options = options
+        self._by_key: dict[str, JobNotice] = {}
+        self._items: tuple[JobNotice, ...] | None = ()
+        self._jobs: dict[str, Job] = {}
+        self._seen_jobs: tuple[Job, ...] | None = None
+        self._scope: tuple[str, str] | None = None
+        self._began = self._last = datetime.min
+
+    @property
+    def items(self) -> tuple[JobNotice, ...]:
+        """Return the notices, newest first; the same tuple until one changes."""
+        if self._items is None:
+            self._items = tuple(sorted(self._by_key.values(), key=lambda each: each.at, reverse=True))
+        return self._items
+
+    def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...], now: datetime) -> list[JobNotice]:
+        """Compare the jobs of all namespaces with the last ones, and return the notices to report.
+
+        `now` is the server's time.
+        """
+        is_live = snapshot.is_synced and not snapshot.stale
+        if not is_live or jobs is self._seen_jobs or not self._options.events:
+            return []
+        names = own_names(snapshot.user)
+        if self._scope is None or self._scope[0] != snapshot.context:
+            self._jobs, self._scope, self._began = {}, None, now
+        # If not all namespaces may be read, switching to another one brings jobs that are not new.
+        scope = (snapshot.context, snapshot.namespace if snapshot.missing_jobs else "")
+        is_same = scope == self._scope
+        found: list[JobNotice] = []
+        after: dict[str, Job] = {}
+        for job in jobs:
+            before = after[job.uid] = self._jobs.get(job.uid, job)
+            if before is job and (job.uid in self._jobs or not is_same):
+                continue
+            if before.replicas and not job.replicas:
+                continue  # its object was deleted, so the end of its last pods is no news
+            after[job.uid] = job
+            if (is_mine := job.user in names) or self._options.is_for_everyone:
+                for event, at in self._events(None if before is job else before, job, now):
+                    found += self._add(_notice(event, at, job, snapshot.context, is_mine))
+                self._update_reason(before, job)
+        self._jobs, self._seen_jobs, self._scope, self._last = after, jobs, scope, now
+        while len(self._by_key) > MAX_NOTICES:
+            del self._by_key[next(iter(self._by_key))]
+        return found
+
+    def newest(self, notices: Iterable[JobNotice]) -> list[JobNotice]:
+        """Return the current state of notices; the reason may have changed, and restarts may be withdrawn."""
+        return [found for each in notices if (found := self._by_key.get(each.key)) is not None]
+
+    def mark_seen(self, *notices: JobNotice) -> None:
+        """Mark notices as seen."""
+        for each in self.newest(notices):
+            if not each.is_seen:
+                self._put(replace(each, is_seen=True))
+
+    def unseen(self) -> dict[NoticeEvent, int]:
+        """Return the number of unseen notices by event, for the counter."""
+        numbers: dict[NoticeEvent, int] = {}
+        for each in self.items if self._options.counter != "off" else ():
+            if not each.is_seen and (each.is_mine or self._options.counter == "all"):
+                numbers[each.event] = numbers.get(each.event, 0) + 1
+        return numbers
+
+    def _find(self, uid: str, event: NoticeEvent) -> JobNotice | None:
+        return self._by_key.get(f"{uid} {event}")
+
+    def _put(self, notice: JobNotice) -> None:
+        self._by_key[notice.key] = notice
+        self._items = None
+
+    def _events(self, before: Job | None, job: Job, now: datetime) -> Iterable[tuple[NoticeEvent, datetime]]:
+        if before is None:
+            # A job may be new only to us, for example if its kind could not be listed before.
+            is_new = (job.created or self._began) >= self._began
+            if not is_new and _ended_at(job, self._began) <= self._began:
+                return
+        status = job.status
+        was = before.status if before is not None else Status.PENDING
+        if status.is_final and not was.is_final and was is not Status.TERMINATING:
+            event = NoticeEvent.ENDED if status is Status.SUCCEEDED else NoticeEvent.FAILED
+            yield event, _ended_at(job, now)
+        elif before is not None and not status.is_final and _has_restarted(before, job):
+            yield NoticeEvent.RESTARTED, self._within(_ended_at(job, now), now)
+        elif status is Status.RUNNING and was in _NOT_YET_STARTED and not self._is_restart(was, job):
+            yield NoticeEvent.STARTED, self._within(job.started or now, now)
+        if status.is_final and _ended_at(job, now) < self._began:
+            return
+        silence = None if status.is_final else job.silence
+        if silence is not None and (before is None or before.silence is None):
+            # Some ranks are read late, so an old silence may be found long after the console opened.
+            usual = timedelta(seconds=silence.usual_s)
+            if silence.since + max(SILENT_AFTER, SILENT_INTERVALS * usual) >= self._began:
+                yield NoticeEvent.SILENT, now
+        is_old = (job.created or self._began) < self._began and now - self._began < FIRST_READ
+        if job.has_nan and not (before is not None and before.has_nan) and not is_old:
+            yield NoticeEvent.NAN, now
+        known = {each.rule for each in before.alerts} if before is not None else set()
+        for alert in () if is_old else job.alerts:
+            if alert.rule not in known and (not status.is_final or alert.rule == NoticeEvent.DIVERGED):
+                yield NoticeEvent(alert.rule), now
+
+    def _is_restart(self, was: Status, job: Job) -> bool:
+        is_known = self._find(job.uid, NoticeEvent.RESTARTED) is not None and was is not Status.SUSPENDED
+        return is_known or _restarts(job) > 0
+
+    def _within(self, at: datetime, now: datetime) -> datetime:
+        # A time before the last update belongs to an earlier event.
+        return at if self._last <= at <= now else now
+
+    def _add(self, notice: JobNotice) -> list[JobNotice]:
+        if notice.event not in self._options.events:
+            return []
+        is_final = notice.event in (NoticeEvent.ENDED, NoticeEvent.FAILED)
+        if is_final:  # the job's earlier notices no longer matter
+            self.mark_seen(*filter(None, (self._find(notice.uid, event) for event in NoticeEvent)))
+            self._withdraw_restart(notice)
+        old = self._by_key.pop(notice.key, None)
+        if old is None:
+            self._put(notice)
+            return [notice]
+        is_repeated = notice.at - old.at < REPEATED
+        # A job ends only once; its operator may report it later than its pods.
+        count = old.count + (not (is_final and is_repeated))
+        self._put(replace(notice, count=count, is_seen=old.is_seen and is_repeated))
+        return [] if is_repeated else [self._by_key[notice.key]]
+
+    def _withdraw_restart(self, end: JobNotice) -> None:
+        # Until the operator reports that a job failed, its failed pod looks like a restart.
+        old = self._find(end.uid, NoticeEvent.RESTARTED)
+        if old is None or abs(end.at - old.at) > SETTLED:
+            return
+        del self._by_key[old.key]
+        if old.count > 1:
+            self._put(replace(old, count=old.count - 1))
+
+    def _update_reason(self, before: Job, job: Job) -> None:
+        event = {Status.FAILED: NoticeEvent.FAILED, Status.SUCCEEDED: NoticeEvent.ENDED}.get(
+            job.status, NoticeEvent.RESTARTED
+        )
+        old = self._find(job.uid, event) if job.status in (*_BROKEN, Status.SUCCEEDED) else None
+        if old is not None and (reason := _end_reason(job, old.at)) != _end_reason(before, old.at):
+            self._put(replace(old, reason=reason))
+
+
+def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: bool) -> JobNotice:
+    reason = _end_reason(job, at) if job.status.is_final else job.reason
+    if event is NoticeEvent.SILENT:
+        reason = trouble_text(job, Clock(at))
+    elif event is NoticeEvent.NAN:
+        reason = trouble_text(replace(job, silence=None), Clock(at))
+    elif event is NoticeEvent.RESTARTED and not reason:
+        reason = next((f"{each.name}: {each.reason}" for each in job.instances if each.rank_restarts), "")
+    reason = next((each.text for each in job.alerts if each.rule == event), reason)
+    return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)
+
+
+def _end_reason(job: Job, at: datetime) -> str:
+    return without_leftovers(reason_text(job, Clock(at)))
+
+
+def _ended_at(job: Job, otherwise: datetime) -> datetime:
+    ends = (each.finished for each in job.instances if each.finished is not None)
+    return job.finished or max(ends, default=otherwise)
+
+
+def _restarts(job: Job) -> int:
+    return job.restarts + sum(each.restarts for each in job.instances)
+
+
+def _has_restarted(before: Job, job: Job) -> bool:
+    if before.status.is_final or before.status in (Status.RESTARTING, Status.TERMINATING):
+        return False
+    if job.status is Status.RESTARTING:
+        # A pod that was only asked to stop goes with a deleted job, or is moved.
+        return any(
+            each.status in _BROKEN and not each.reason.startswith(ASKED_TO_STOP) for each in job.instances
+        )
+    return _restarts(job) > _restarts(before)
+
 
 # In the order of the counter.
 LOOKS: Mapping[NoticeEvent, tuple[str, CellStyle]] = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from k8s.kinds.job_spec import USER_ANNOTATION
+from k8s.models import quantity
 from k8s.models.claim import Claim
 from k8s.text.sanitize import sanitize
-from tui.feeds.volume_claims import bytes_of, owner_of
 from tui.tables.column import Cell, ListColumn
 from tui.text.format import NOTHING, CellStyle, Clock, seconds_since, timestamp
 
@@ -18,6 +19,19 @@ _STYLES: dict[str, CellStyle] = {
 
 def _quiet(text: str) -> Cell:
     return Cell(sanitize(text) or NOTHING, "quiet")
+
+
+def owner_of(claim: Claim) -> str:
+    """Return the owner by Arena's annotation or ours; empty if there is none."""
+    return claim.metadata.annotation("owner") or claim.metadata.annotation(USER_ANNOTATION)
+
+
+def bytes_of(claim: Claim) -> float | None:
+    """Return the size in bytes; None if it is unknown or malformed."""
+    try:
+        return float(quantity.parse(claim.size)) if claim.size else None
+    except (ValueError, OverflowError):
+        return None
 
 
 COLUMNS: tuple[ListColumn[Claim, Clock], ...] = (

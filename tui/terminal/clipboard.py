@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from k8s.text.sanitize import sanitize
-from tui.files.private_file import write_private_file
+from tui.settings.private_file import write_private_file
 from tui.text.format import plural
 
 # Base64 bytes that terminals accept in one sequence. Source: k9s, `internal/view/clipboard.go`.

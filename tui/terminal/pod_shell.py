@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, Protocol, Self
 
 from k8s.client.client import Client
-from k8s.errors import Unreachable
 from k8s.jobs import exec
+from k8s.text.errors import Unreachable
 from k8s.text.sanitize import sanitize
 
 # Exit codes of ours: the user left a shell that may still run; the terminal is gone.

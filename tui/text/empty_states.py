@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from k8s.errors import SANDBOX_CONTEXT
 from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.errors import SANDBOX_CONTEXT
 from tui.text.format import count, plural
 
 # Advice where nothing may be read.

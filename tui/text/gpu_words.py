@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from k8s.telemetry.gpu_warnings import HEAT_THROTTLES, IDLE_PERCENT, GpuWarning, WarningKind
-from k8s.telemetry.readings import (
+from k8s.gpus.gpu_warnings import HEAT_THROTTLES, IDLE_PERCENT, GpuWarning, WarningKind
+from k8s.gpus.readings import (
     GpuReading,
     NodeReadings,
     NoReadings,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from textual.binding import Binding, BindingType
 
-from tui.keys import Key
+from tui.settings.keys import Key
 
 
 def bindings(keys: Iterable[Key], *, after_fields: Collection[str] | None = None) -> list[BindingType]:

@@ -21,10 +21,10 @@ from textual.widget import Widget
 from k8s.logs import Item, LogLine
 from k8s.text.sanitize import sanitize
 from trainer.tfevents import Restart, ScalarCurve, ScalarSeries
-from tui.keys import CHART
 from tui.runs.log_points import LogPoints
 from tui.runs.picture import PAINTS, X_AXES, Drawing, Picture, Piece, PlotCurve, PlotOptions, XAxis
 from tui.runs.series import Series
+from tui.settings.keys import CHART
 from tui.terminal.line_filters import lets_out_only_ascii
 from tui.text.natural_order import tag_rank
 from tui.widgets.bindings import bindings

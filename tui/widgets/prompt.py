@@ -13,7 +13,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Label
 
 from k8s.text.sanitize import sanitize
-from tui.keys import PROMPT, Key
+from tui.settings.keys import PROMPT, Key
 
 
 class LineInput(Input):

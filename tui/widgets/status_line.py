@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.keys import Key
+from tui.settings.keys import Key
 from tui.text.format import CellStyle, Run, age, gpu_bar
 from tui.widgets.home.node_groups import NodeGroups
 

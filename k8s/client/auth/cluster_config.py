@@ -31,7 +31,7 @@ from k8s.client.auth.exec_plugin import (
 from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Context, ResolvedContext, read_kubeconfig
 from k8s.client.auth.overrides import ConfigOverrides
 from k8s.client.auth.proxies import is_loopback, proxy_for
-from k8s.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
+from k8s.text.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
 from k8s.text.home import file_problem, read_named_file
 from k8s.text.sanitize import sanitize
 

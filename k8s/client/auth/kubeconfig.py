@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from k8s.errors import NoCluster
+from k8s.text.errors import NoCluster
 from k8s.text.home import expand_home, read_named_file
 from k8s.text.sanitize import sanitize
 

@@ -22,7 +22,7 @@ from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 JOB_NAME = "training.kubeflow.org/job-name"
 OPERATOR_NAME = "training.kubeflow.org/operator-name"

@@ -39,7 +39,7 @@ from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 

@@ -42,7 +42,7 @@ from k8s.models import Pod
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 MPI_JOBS_V1 = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 

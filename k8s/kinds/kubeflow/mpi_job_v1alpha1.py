@@ -41,7 +41,7 @@ from k8s.models.resources import Resource
 from k8s.status import Status
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 MPI_JOBS_V1ALPHA1 = Resource("kubeflow.org", "v1alpha1", "mpijobs", "MPIJob")
 

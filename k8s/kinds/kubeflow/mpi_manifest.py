@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from k8s import job_spec as job_specs
-from k8s.job_spec.names import LAUNCHER
+from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest
+from k8s.kinds.job_spec.names import LAUNCHER
 from k8s.kinds.kubeflow.kubeflow_job import read_kubeflow_job, run_policy_of
 from k8s.kinds.pod_template import (
     PodShape,
@@ -25,7 +25,7 @@ from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 MPI_SHAPE = PodShape(container="mpi", app="mpijob", chart=MPI_CHART)
 # Open MPI's mpirun prefixes each line with its rank, as with `--tag-output`.

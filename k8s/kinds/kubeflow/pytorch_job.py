@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from k8s import job_spec as job_specs
+from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
@@ -35,7 +35,7 @@ from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 # Default of the operator, unless the master's container has a port `pytorchjob-port`.
 MASTER_PORT = 23456

@@ -29,7 +29,7 @@ from k8s.models import Pod
 from k8s.models.resources import TRAINING_RUNTIMES, Resource
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 TRAIN_SHAPE = PodShape(container="node", app="trainjob")
 # Installed with Kubeflow Trainer: for torchrun, and with mpirun and a launcher.

@@ -9,7 +9,7 @@ from k8s.kinds.base import Manifest
 from k8s.kinds.pod_code import own_environment
 
 if TYPE_CHECKING:
-    from k8s.job_spec import EnvSource, JobSpec
+    from k8s.kinds.job_spec import EnvSource, JobSpec
 
 # Entries of a container's `env`.
 Env = Sequence[Manifest]

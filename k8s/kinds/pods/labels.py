@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from k8s import job_spec as job_specs
-from k8s.job_spec.names import (
+from k8s.kinds import job_spec as job_specs
+from k8s.kinds.base import Manifest
+from k8s.kinds.job_spec.names import (
     LAUNCHER,
     LOG_DIR_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
 )
-from k8s.kinds.base import Manifest
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 # The image of the job's TensorBoard; `true` for the default image.
 TENSORBOARD_ANNOTATION = "gpuconsole.dev/tensorboard"

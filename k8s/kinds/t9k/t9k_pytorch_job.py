@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from k8s import job_spec as job_specs
+from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
@@ -40,7 +40,7 @@ from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
-    from k8s.job_spec import JobSpec
+    from k8s.kinds.job_spec import JobSpec
 
 T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
 RESTARTS = 3

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from k8s.errors import Expired, KubeError
+from k8s.text.errors import Expired, KubeError
 
 # A Kubernetes object as decoded JSON; never changed once it is stored.
 Object = dict[str, Any]

@@ -12,7 +12,6 @@ from typing import cast
 
 import msgspec
 
-from k8s.errors import KubeError
 from k8s.kinds import RUNNABLE, RunnableKind
 from k8s.models.resources import PODS, TRAINING_RUNTIMES, Resource
 from k8s.sandbox.controller_runtime import (
@@ -25,6 +24,7 @@ from k8s.sandbox.controller_runtime import (
 from k8s.sandbox.controllers import batch, kubeflow, mpi, tensorstack, trainer
 from k8s.sandbox.controllers.batch import DeploymentKind
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
+from k8s.text.errors import KubeError
 
 # Operators need no more of a kind than its resource and its operator's name.
 KINDS = (*RUNNABLE, cast(RunnableKind, DeploymentKind()))

@@ -9,17 +9,17 @@ from fractions import Fraction
 from typing import Any
 
 from k8s import models
+from k8s.gpus.gpu_set import best_set, split
+from k8s.gpus.links import LinkMatrix
+from k8s.gpus.network import neighbourhoods, network_path
 from k8s.models import Node
 from k8s.models.accelerators import is_accelerator
+from k8s.reasons.scheduling import requests
+from k8s.reasons.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
+from k8s.reasons.scheduling.requests import PODS, Amount, ResourceList
+from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
 from k8s.sandbox.controller_runtime import ENDED, Manifest
 from k8s.sandbox.controllers.reconcile import phase_of
-from k8s.scheduling import requests
-from k8s.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
-from k8s.scheduling.requests import PODS, Amount, ResourceList
-from k8s.scheduling.scheduling_spec import SchedulingSpec
-from k8s.topology.gpu_set import best_set, split
-from k8s.topology.links import LinkMatrix
-from k8s.topology.network import neighbourhoods, network_path
 
 # Both name the same GPUs; the node's label `ack.node.gpu.schedule` decides which one is offered.
 SAME_GPUS = ("nvidia.com/gpu", "aliyun.com/gpu")

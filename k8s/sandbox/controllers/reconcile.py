@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, KubeError, NotFound
 from k8s.kinds import JobKind
 from k8s.models.resources import PODS, Resource
 from k8s.sandbox.controller_runtime import Informer, Manifest, Recorder, now_text, seconds_since
+from k8s.text.errors import Conflict, KubeError, NotFound
 
 # Annotation of a pod: number of pods that its job must have before any is bound.
 GANG = "gpuconsole.dev/gang"

@@ -7,8 +7,11 @@ from collections.abc import Collection
 
 import msgspec
 
-from k8s.errors import Conflict, NotFound
+from k8s.gpus.ack import GPU_GROUP, GPU_VISIBLE, given_gpus
+from k8s.gpus.gpu_links import fetch_known_links
+from k8s.gpus.links import LinkMatrix
 from k8s.models.resources import CLAIMS, NODES, PODS
+from k8s.reasons.scheduling.predicates import NodeCapacity
 from k8s.sandbox.controller_runtime import (
     ENDED,
     Informer,
@@ -25,10 +28,7 @@ from k8s.sandbox.controllers.placement import (
     place,
 )
 from k8s.sandbox.controllers.reconcile import GANG, phase_of, set_condition
-from k8s.scheduling.predicates import NodeCapacity
-from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, given_gpus
-from k8s.topology.gpu_links import fetch_known_links
-from k8s.topology.links import LinkMatrix
+from k8s.text.errors import Conflict, NotFound
 
 # `schedulerName` of pods on a real cluster that use this scheduler.
 NAME = "gpuconsole"

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from k8s.errors import Conflict, KubeError, NotFound
+from k8s.gpus.ack import NAMESPACE, SCHEDULE_LABEL, TOPOLOGY, config_map, given_gpus
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
 from k8s.sandbox.controller_runtime import ENDED, Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
@@ -24,7 +24,7 @@ from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import SANDBOX, LogLimits
-from k8s.topology.ack import NAMESPACE, SCHEDULE_LABEL, TOPOLOGY, config_map, given_gpus
+from k8s.text.errors import Conflict, KubeError, NotFound
 
 # Source: kubelet's nodeStatusReportFrequency.
 HEARTBEAT_S = 300.0

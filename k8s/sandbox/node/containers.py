@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.auth.proxies import with_direct_loopback
+from k8s.gpus.nvml import visible_gpus
 from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
@@ -28,7 +29,6 @@ from k8s.sandbox.pod_folder import (
     rewrite,
     rewrite_words,
 )
-from k8s.topology.nvml import visible_gpus
 
 Manifest = Mapping[str, Any]
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS
 from k8s.sandbox.controller_runtime import (
     ENDED,
@@ -36,6 +35,7 @@ from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits
+from k8s.text.errors import Conflict, KubeError, NotFound
 
 # Backoff before the second restart of a container, doubled each time. Source: kubelet.
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
 from k8s.sandbox.controller_runtime import Informer, Manifest
+from k8s.text.errors import Conflict, KubeError, NotFound
 
 # Annotation of a claim: its folder.
 PATH = "gpuconsole.dev/path"

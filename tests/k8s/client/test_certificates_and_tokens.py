@@ -15,9 +15,9 @@ import pytest
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client, fetch_username
 from k8s.cluster.backoff import Backoff
-from k8s.errors import NoCluster, Unauthorized, Unreachable
 from k8s.logs import Follower, LogRequest, Target
 from k8s.models.resources import PODS
+from k8s.text.errors import NoCluster, Unauthorized, Unreachable
 from tests.k8s.client.login import KNOWN, VERSION, Badge, Plugin, guarded, server_that_checks
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import encrypt, issue, make_authority, server_tls

@@ -18,7 +18,9 @@ from k8s.client.auth.overrides import ConfigOverrides
 from k8s.client.client import Client
 from k8s.client.transport import MOST_ANSWER_BYTES, MOST_LINE_BYTES, lines, warnings_in
 from k8s.cluster.mirror import Mirror
-from k8s.errors import (
+from k8s.models import Meta, Pod, Reader
+from k8s.models.resources import JOBS, PODS
+from k8s.text.errors import (
     Conflict,
     Expired,
     Forbidden,
@@ -30,8 +32,6 @@ from k8s.errors import (
     Unauthorized,
     Unreachable,
 )
-from k8s.models import Meta, Pod, Reader
-from k8s.models.resources import JOBS, PODS
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority, server_tls
 from tests.scripted.server import (

@@ -17,7 +17,7 @@ import yaml
 
 from k8s.client.auth.cluster_config import SANDBOX_HINT, load
 from k8s.client.client import Client
-from k8s.errors import KubeError, NoCluster
+from k8s.text.errors import KubeError, NoCluster
 from tests.scripted.server import Answer, ScriptedCluster
 
 VERSION = "/version"

@@ -24,8 +24,8 @@ from k8s.client.client import Client
 from k8s.client.connection import ServerClock
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.session import make_socket
-from k8s.errors import KubeError, ServerFailed, Throttled
 from k8s.models.resources import PODS
+from k8s.text.errors import KubeError, ServerFailed, Throttled
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority, server_tls
 from tests.scripted.server import (

@@ -16,7 +16,7 @@ import pytest
 from k8s.client.auth.cluster_config import load
 from k8s.client.auth.exec_plugin import ExecPlugin, ExecPluginFailed, LoginDialog, without_secrets
 from k8s.client.client import Client
-from k8s.errors import NoCluster, Unauthorized
+from k8s.text.errors import NoCluster, Unauthorized
 from tests.k8s.client.login import KNOWN, LONG_AGO, VERSION, Badge, Plugin, guarded, server_that_checks
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority

@@ -11,8 +11,8 @@ import pytest
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client, fetch_username
-from k8s.errors import NoCluster
 from k8s.models.resources import PODS
+from k8s.text.errors import NoCluster
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.server import SUCCESS, Answer, Asked, ScriptedCluster, Socket, Stream, page, refusal
 

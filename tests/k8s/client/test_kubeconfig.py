@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.auth.kubeconfig import Context, kubeconfig_files, merge, read_kubeconfig
-from k8s.errors import NoCluster
+from k8s.text.errors import NoCluster
 
 
 def part(

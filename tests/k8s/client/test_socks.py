@@ -9,8 +9,8 @@ import pytest
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
-from k8s.errors import NoCluster, Unreachable
 from k8s.models.resources import PODS
+from k8s.text.errors import NoCluster, Unreachable
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority, server_tls
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, Stream, page

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.transport import is_broken_by_peer
-from k8s.errors import Invalid, KubeError, Unreachable
+from k8s.text.errors import Invalid, KubeError, Unreachable
 from tests import ROOT
 from tests.scripted.certificates import Certificate, issue, make_authority, server_tls
 from tests.scripted.server import Answer, ScriptedCluster

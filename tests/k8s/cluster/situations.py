@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.rules import explain
 from k8s.models import Node, Pod, Reader, convert
 from k8s.models.dra import DeviceClaims, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from k8s.reasons.evidence import Evidence
 from k8s.reasons.objects import FullPod
+from k8s.reasons.rules import explain
 from k8s.snapshot import Job, NodeRow, format_sums
 from tests.support.evidence import NOW
 from tests.support.objects import GPU, RECORDED, Object, join, listed, node, read_jobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k8s.cluster.joiner import NOT_LISTED, Joiner
-from k8s.job_spec import USER_ANNOTATION
+from k8s.kinds.job_spec import USER_ANNOTATION
 from k8s.models import Pod, Reader
 from k8s.snapshot import Share
 from k8s.status import Status

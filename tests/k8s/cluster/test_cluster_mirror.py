@@ -11,15 +11,15 @@ import pytest
 from k8s.cluster.backoff import Backoff
 from k8s.cluster.cluster_mirror import IDLE_FACTOR, PUBLISH_S, ClusterMirror, list_progress, trouble_of
 from k8s.cluster.mirror import Mirror, MirrorState
-from k8s.errors import Unreachable
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS as ALL_PODS
 from k8s.snapshot import ClusterSnapshot, Missing
+from k8s.text.errors import Unreachable
 from tests.scripted.feed import JOBS, NODES, PODS, WATCHED, jobs_of, running, serve, serve_small
 from tests.scripted.server import Answer, Drop, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import node, pytorch_job
-from tui.jobs.filters import own_names
-from tui.options import local_user
+from tui.settings.options import local_user
+from tui.tables.filters import own_names
 
 
 async def test_nodes_pods_and_jobs_are_joined_into_one_snapshot() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.cluster.discovery import RestMapper, ServedKinds, choose, discover
-from k8s.errors import KubeError, ServerFailed, Unauthorized, Unreachable
 from k8s.kinds import KINDS
 from k8s.models.resources import Resource
+from k8s.text.errors import KubeError, ServerFailed, Unauthorized, Unreachable
 from tests.scripted.server import Answer, Drop, Reply, ScriptedCluster, refusal
 
 VERBS = ["create", "delete", "get", "list", "watch"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from k8s.cluster.backoff import Backoff
-from k8s.errors import Forbidden, NotFound, Unreachable
 from k8s.snapshot import Missing
+from k8s.text.errors import Forbidden, NotFound, Unreachable
 from tests.scripted.mirror import ALL, MINE, Watched, pod, running
 from tests.scripted.server import ScriptedCluster, Stream, page, refusal
 

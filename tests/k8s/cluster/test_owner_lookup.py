@@ -11,9 +11,9 @@ import pytest
 
 from k8s.cluster import owner_lookup
 from k8s.cluster.owner_lookup import OwnerLookup
-from k8s.errors import ServerFailed
 from k8s.models import OwnerReference
 from k8s.models.resources import Resource
+from k8s.text.errors import ServerFailed
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, refusal
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"

@@ -14,10 +14,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.diagnosis.pending import PendingReasons
 from k8s.kinds import KINDS
 from k8s.kinds.parse import JobReader
 from k8s.models import Event, Node, Pod, Reader
+from k8s.reasons.pending import PendingReasons
 from k8s.status import Status
 from tests import FIXTURES
 from tests.support.objects import join, listed, recorded

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import ConfigFile, JobFiles, JobSpec, Mount
+from k8s.kinds.job_spec import ConfigFile, JobFiles, JobSpec, Mount
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from tests import ROOT
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import JobFiles, JobSpec, Mount
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
+from k8s.kinds.job_spec import JobFiles, JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob

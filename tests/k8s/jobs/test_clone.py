@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.job_spec import JobSpec
 from k8s.jobs.clone import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
 from k8s.jobs.run_folders import job_of_run, list_runs, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS
 from k8s.kinds.carried_spec import with_spec
+from k8s.kinds.job_spec import JobSpec
 from tests.k8s.kinds.operator_objects import SITUATIONS, objects
 from tests.support.objects import Object, pytorch_job, recorded
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.errors import Conflict, Forbidden, KubeError, NotFound, Unreachable
-from k8s.job_spec import SUBMISSION_ANNOTATION, JobSpec
 from k8s.jobs.create import JobRejected, check, create_job, delete_job, resource_of
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.carried_spec import SPEC_ANNOTATION
+from k8s.kinds.job_spec import SUBMISSION_ANNOTATION, JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS
+from k8s.text.errors import Conflict, Forbidden, KubeError, NotFound, Unreachable
 from k8s.text.yaml_writer import to_yaml
 from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, refusal
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from k8s.client import session
 from k8s.client.client import Client
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
 from k8s.jobs import exec
+from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, refusal
 from tests.scripted.websocket import V4, Speaker, Talk
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from k8s.errors import Conflict, Forbidden, KubeError, NotFound
 from k8s.jobs.modify import TRIES, suspend_job, suspend_patch, why_not
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.snapshot import Job
+from k8s.text.errors import Conflict, Forbidden, KubeError, NotFound
 from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal

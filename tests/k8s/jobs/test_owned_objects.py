@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
-from k8s.job_spec import NO_FILES, HostMount, JobFiles, JobSpec, Mount
 from k8s.jobs.clone import clone, copied_owned_objects
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.owned_objects import LONGEST_CONFIG_BYTES, problems_with_files, with_files
 from k8s.kinds.batch_job import BatchJob
+from k8s.kinds.job_spec import NO_FILES, HostMount, JobFiles, JobSpec, Mount
 from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES
+from k8s.text.errors import KubeError
 from k8s.text.redact import MASK, masked
 from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, GIT, JOB, KIND, SPEC, arena_object
 from tests.scripted.object_store import ObjectStore

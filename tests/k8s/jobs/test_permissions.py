@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from k8s.client.rate_limiter import RateLimiter
-from k8s.errors import Forbidden, KubeError, from_status
 from k8s.jobs.permissions import UNKNOWN, Permission, Permissions, ResourceAttributes, needs_of, review
 from k8s.kinds import CREATABLE, KINDS, JobRef
 from k8s.models.resources import ACCESS_REVIEWS, NAMESPACES, NODES, PODS, Resource
+from k8s.text.errors import Forbidden, KubeError, from_status
 from tests.scripted.server import (
     Answer,
     Asked,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from k8s.errors import ExecFailed, KubeError, Unreachable
 from k8s.jobs.pod_files import (
     _READ,
     RemoteFile,
@@ -19,6 +18,7 @@ from k8s.jobs.pod_files import (
     local_folder,
     read_from,
 )
+from k8s.text.errors import ExecFailed, KubeError, Unreachable
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from k8s.client import transport
-from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.jobs.port_forward import CARRIED, FAILED, Forward, forward
 from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
+from k8s.text.errors import Forbidden, KubeError, NotFound
 from tests.scripted.server import WAIT_S, Answer, Reply, ScriptedCluster, page, refusal
 from tests.scripted.websocket import V4, Speaker, Talk
 from tests.support import second_account

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, Unreachable
-from k8s.job_spec import SUBMISSION_ANNOTATION, JobFiles, JobSpec, Mount, NewClaim
 from k8s.jobs import transaction
 from k8s.jobs.create import JobRejected, create_job
 from k8s.jobs.owned_objects import JOB_LABEL, LONGEST_CONFIG_BYTES, OwnedObject
 from k8s.jobs.upload import upload_code
+from k8s.kinds.job_spec import SUBMISSION_ANNOTATION, JobFiles, JobSpec, Mount, NewClaim
+from k8s.text.errors import Forbidden, Unreachable
 from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, FIRST, JOB, KIND, SPEC
 from tests.scripted.object_store import ObjectStore, lose
 from tests.scripted.server import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, page, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import EnvSource, HostMount, JobSpec, Mount, PodToleration, Role
+from k8s.kinds.job_spec import EnvSource, HostMount, JobSpec, Mount, PodToleration, Role
 
 BASE = JobSpec(
     name="bert",

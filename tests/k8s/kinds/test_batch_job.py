@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import JobSpec
 from k8s.kinds.batch_job import INDEX, BatchJob
+from k8s.kinds.job_spec import JobSpec
 from k8s.models import Pod, Reader
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import ConfigFile, JobSpec, Mount, NewClaim
 from k8s.jobs.clone import Clone, cleaned, clone
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.carried_spec import LONGEST_CHARS, SPEC_ANNOTATION, differences, with_spec
+from k8s.kinds.job_spec import ConfigFile, JobSpec, Mount, NewClaim
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, OF_KIND
 from tests.support.objects import Object
 

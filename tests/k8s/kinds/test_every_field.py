@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.job_spec import JOB_FIELDS, EnvSource, JobSpec
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.text.yaml_writer import to_yaml
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND

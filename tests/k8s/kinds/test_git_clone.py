@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import HostMount, JobSpec, Mount, problems_of
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.job_spec import HostMount, JobSpec, Mount, problems_of
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.pod_code import clone_command
 

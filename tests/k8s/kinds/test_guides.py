@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.job_spec import JobSpec, Mount
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.job_spec import JobSpec, Mount
 from tests import FIXTURES
 
 PYTORCH, T9K, ARENA_MPI = (

@@ -15,8 +15,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.job_spec import JobSpec, Mount
 from k8s.kinds import CREATABLE, CreatableKind, Replica, kind_of
+from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.kinds.parse import JobReader
 from k8s.models import Pod, Reader
 from k8s.text.yaml_writer import to_yaml

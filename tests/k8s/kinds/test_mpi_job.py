@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from k8s.job_spec import JobSpec, Mount
+from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1

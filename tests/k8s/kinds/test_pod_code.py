@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import ConfigFile, JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.job_spec import ConfigFile, JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.pod_code import TRAINER_PATH, code_folder, credentials_in, strip_credentials
 from k8s.kinds.pods.command import command_of, shell_argv

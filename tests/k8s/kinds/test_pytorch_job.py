@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE
+from k8s.kinds.job_spec import JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.parse import JobReader

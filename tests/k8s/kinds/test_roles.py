@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import EnvSource, HostMount, JobSpec, Mount, Role
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.batch_job import BatchJob
+from k8s.kinds.job_spec import EnvSource, HostMount, JobSpec, Mount, Role
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.pods_spec import spec_of_pods

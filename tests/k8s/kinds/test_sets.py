@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import EnvSource, JobSpec
 from k8s.kinds.job_set import JobSet
+from k8s.kinds.job_spec import EnvSource, JobSpec
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.kinds.ray.ray_cluster import RayCluster
 from k8s.kinds.ray.ray_job import RayJob

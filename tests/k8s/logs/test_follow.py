@@ -11,7 +11,6 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
-from k8s.errors import Forbidden, Invalid
 from k8s.logs import (
     Follower,
     Item,
@@ -26,6 +25,7 @@ from k8s.logs import (
     write_stamp,
 )
 from k8s.logs.liveness import LEAST_S
+from k8s.text.errors import Forbidden, Invalid
 from tests.scripted.logs import (
     NS,
     QUICK,

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import Invalid, NotFound
 from k8s.logs import (
     EVERYTHING,
     Item,
@@ -34,10 +33,11 @@ from k8s.logs.line_queue import LogSelection, by_time
 from k8s.logs.lines import MAX_LINE_BYTES, LogBlock
 from k8s.logs.read import _OwnLines, _RankBlocks
 from k8s.snapshot import Job
+from k8s.text.errors import Invalid, NotFound
 from tests.k8s.logs.job_feed import pod_of, running, taken_until, target_of, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 from tests.support.objects import elastic_job, joined
-from tui.jobs.instances import format_ranks
+from tui.text.instances import format_ranks
 
 
 async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
+from k8s.kinds.job_spec import EnvSource, JobSpec, Mount, NewClaim
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.models.base import Meta
 from k8s.models.namespace import Quota, QuotaStatus
 from k8s.reasons.cause import Cause
-from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
+from k8s.reasons.checks.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
+from k8s.reasons.checks.static_checks import check_capacity
 from k8s.reasons.pod_rules import quota_causes
-from k8s.reasons.static_checks import check_capacity
-from k8s.scheduling.predicates import ClusterCapacity
-from k8s.scheduling.requests import ResourceList
+from k8s.reasons.scheduling.predicates import ClusterCapacity
+from k8s.reasons.scheduling.requests import ResourceList
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 

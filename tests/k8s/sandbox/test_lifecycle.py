@@ -18,11 +18,11 @@ import pytest
 
 from k8s import sandbox
 from k8s.client.client import Client
-from k8s.errors import KubeError
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, EVENTS, NODES, PODS
 from k8s.sandbox.__main__ import LOG_BYTES
 from k8s.sandbox.paths import SandboxPaths
+from k8s.text.errors import KubeError
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
     comes,

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from k8s.errors import KubeError
+from k8s.text.errors import KubeError
 from k8s.text.home import require_own_folder
 from k8s.text.redact import MARK, Redactor
 from k8s.text.yaml_writer import to_yaml

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.job_spec import JOB_FIELDS, JobSpec, Mount
 from k8s.kinds import CREATABLE, KINDS
+from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Mount
 from tests import FIXTURES
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stream, page

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.errors import SANDBOX_CONTEXT
+from k8s.text.errors import SANDBOX_CONTEXT
 from tests import ROOT
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.server import Answer, ScriptedCluster, page
@@ -21,7 +21,7 @@ from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
 from tui.app import Console
 from tui.commands.support.output import confirm, confirm_by_word
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
 

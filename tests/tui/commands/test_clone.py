@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import yaml
 
-from k8s.job_spec import JobSpec
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE
 from k8s.kinds.carried_spec import SPEC_ANNOTATION, with_spec
+from k8s.kinds.job_spec import JobSpec
 from tests.scripted.server import Answer, ScriptedCluster
 from tests.support.objects import Object, recorded
 from tests.tui.commands.conftest import CommandLine

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from k8s.topology.ack import config_map
-from k8s.topology.links import MACHINES
-from tests.k8s.topology.texts import DGX_1V, LEGEND
+from k8s.gpus.ack import config_map
+from k8s.gpus.links import MACHINES
+from tests.k8s.gpus.texts import DGX_1V, LEGEND
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page, refusal
 from tests.support.objects import node
 from tests.tui.commands.conftest import CommandLine

@@ -189,7 +189,7 @@ async def test_a_malformed_selector_sort_path_or_format_is_a_usage_error(
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 async def test_the_jq_lines_of_the_manual_work(jobs: CommandLine) -> None:
-    text = (ROOT / "tui/manual/scripts.md").read_text()
+    text = (ROOT / "tui/settings/manual/scripts.md").read_text()
     lines = re.findall(r"^gpuconsole (list|top nodes) -o json \| jq (-r )?'(.+?)'", text, re.M)
     assert len(lines) == 5
     for command, flag, program in lines:

@@ -26,7 +26,7 @@ from tests.tui.commands.submitting import (
     job_in,
     manifest_of,
 )
-from tui.jobs.new_job.job_templates import packaged_templates
+from tui.draft.job_templates import packaged_templates
 
 DEMO = ("submit", "pytorch", "--name", "demo", "--image", "x")
 HUGE = (*DEMO, "--gpus", "64")

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
-from k8s.job_spec.field_types import (
+from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
+from k8s.kinds.job_spec.field_types import (
     Argv,
     Choice,
     Duration,
@@ -23,14 +24,13 @@ from k8s.job_spec.field_types import (
     Quantity,
     Switch,
 )
-from k8s.kinds import CREATABLE, CreatableKind
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import manifest_of
 from tui.commands.submission.submit_flags import add_spec_arguments, draft_of, flag_of, spec_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
-from tui.jobs.new_job.fields import COMMAND, default_values
-from tui.jobs.new_job.form_spec import parse_values
+from tui.draft.fields import COMMAND, default_values
+from tui.draft.form_spec import parse_values
 
 BASE = ("--name=demo", "--image=x")
 SMALL = (*BASE, "true")

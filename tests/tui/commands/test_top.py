@@ -9,7 +9,7 @@ import pytest
 
 from k8s.snapshot import ClusterSnapshot
 from tests.k8s.cluster.test_discovery import holds, say_groups
-from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
+from tests.k8s.gpus.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
 from tests.scripted.telemetry import (
     PLAIN,
@@ -23,8 +23,8 @@ from tests.scripted.telemetry import (
 )
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
-from tui.jobs.namespace_usage import namespace_usages, total_usage
 from tui.screens.lists.jobs import format_totals
+from tui.tables.namespace_usage import namespace_usages, total_usage
 
 PODS = "/api/v1/pods"
 METRICS = "/apis/metrics.k8s.io/v1beta1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.errors import NotFound
 from k8s.kinds import KINDS, kind_of
 from k8s.kinds.base import JobRef
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import NotFound
 from tests.k8s.kinds.operator_objects import jobs_in, objects, pods_in, read_pods
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, ScriptedCluster, page
@@ -15,7 +15,7 @@ from tests.support.objects import GPU, batch_job, join, read_jobs
 from tests.tui.commands.conftest import CommandLine
 from tui.commands.support.job_name import Ambiguous, find_job
 from tui.commands.support.output import WrongUsage
-from tui.jobs.kind_words import NOT_MADE, matches_kind, words_of
+from tui.text.kind_words import NOT_MADE, matches_kind, words_of
 
 TF_JOBS = "/apis/kubeflow.org/v1/tfjobs"
 

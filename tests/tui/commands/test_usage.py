@@ -16,10 +16,10 @@ from k8s.sandbox.paths import CONTEXT
 from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
 from tests.tui.commands.conftest import CommandLine, PretendedTerminal, write_kubeconfig
-from tui import manual
 from tui.__main__ import main
 from tui.commands import COMMANDS
-from tui.manual import TOPICS, find_topic
+from tui.settings import manual
+from tui.settings.manual import TOPICS, find_topic
 
 SLOW = ("textual", "rich", "kubernetes", "aiohttp", "torch", "numpy", "tensorboard", "msgspec")
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.job_reasons import JobReasons
+from k8s.reasons.job_reasons import JobReasons
 from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.objects import Object, pod_of, pytorch_job
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine, Forked
 from tui.commands.wait import AwaitedJob, Wait
-from tui.jobs.filters import own_names
+from tui.tables.filters import own_names
 from tui.text.format import Clock
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"

@@ -11,8 +11,8 @@ import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.support.objects import batch_job, joined, node, pytorch_job
 from tests.support.playground import console_on
-from tui.keys.completion import complete
 from tui.screens import ACTIONS
+from tui.settings.keys.completion import complete
 from tui.text.empty_states import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.rglob("*.tcss"))

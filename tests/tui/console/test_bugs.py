@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
-from k8s.errors import Unreachable
+from k8s.text.errors import Unreachable
 from tests.support.playground import Playground, console_on, some_objects
-from tui.files.console_log import ConsoleLog, start_log
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.settings.console_log import ConsoleLog, start_log
 from tui.terminal.driver import PacedApp
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.table.table import Table
@@ -118,7 +118,7 @@ async def test_a_crashed_feed_marks_the_snapshot_stale_and_can_be_reconnected(
 
 @pytest.mark.usefixtures("survives")
 def test_an_unwritable_bug_log_still_returns_the_error_location(tmp_path: Path) -> None:
-    from tui.files.console_log import LARGEST_LOG_BYTES, log_bug
+    from tui.settings.console_log import LARGEST_LOG_BYTES, log_bug
 
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     try:
@@ -134,7 +134,7 @@ def test_an_unwritable_bug_log_still_returns_the_error_location(tmp_path: Path) 
 
 @pytest.mark.usefixtures("survives")
 def test_a_full_log_is_rotated_and_one_old_log_is_kept(tmp_path: Path) -> None:
-    from tui.files.console_log import LARGEST_LOG_BYTES, append_to_log
+    from tui.settings.console_log import LARGEST_LOG_BYTES, append_to_log
 
     log = tmp_path / "gpuconsole.log"
     for text in "abc":

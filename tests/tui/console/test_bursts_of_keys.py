@@ -18,7 +18,7 @@ from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import pytorch_job
 from tests.support.playground import ONE_JOB, Playground, console_on, some_objects
-from tests.tui.keys.world import seen, typed, world
+from tests.tui.settings.keys.world import seen, typed, world
 from trainer.tfevents import EventWriter
 from tui.screens.dialogs.confirm import DeleteScreen
 from tui.screens.lists.jobs import JobsView

@@ -14,14 +14,14 @@ from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Compute, Held, ScriptedCluster, page, refusal
 from tests.support.objects import pytorch_job
 from tests.support.playground import LISTS, ONE_JOB, bert, console_on, some_objects, waits
-from tui.feeds.curve_feed import LOG_HINT
-from tui.files.served_kinds import store_served
+from tui.runs.curve_feed import LOG_HINT
 from tui.screens import ACTIONS
 from tui.screens.dialogs.confirm import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.settings.served_kinds import store_served
 
 
 async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Path) -> None:

@@ -44,8 +44,7 @@ from tests.tui.console.hostile_words import (
     assert_screen_harmless,
 )
 from tui.app import Console
-from tui.jobs.new_job.preflight import PreflightLine
-from tui.options import ConsoleOptions
+from tui.draft.preflight import PreflightLine
 from tui.runs.series import Series
 from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
@@ -55,6 +54,7 @@ from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import Cell, Column, Row
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 from tui.widgets.curve_chart import CurveChart, PlotCurve

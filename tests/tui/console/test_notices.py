@@ -12,10 +12,10 @@ from tests.scripted.server import Answer, Held, ScriptedCluster, Stall, Stream, 
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import JOBS, Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.tui.keys.world import titled, typed
-from tui.actions import notices
-from tui.jobs.notices import JobNotice
-from tui.options import NotifyOptions
+from tests.tui.settings.keys.world import titled, typed
+from tui.settings.options import NotifyOptions
+from tui.tables.notices import JobNotice
+from tui.verbs import notices
 
 HOSTILE = "\x1b]0;gone\x07[red]x[/]; $(touch gone) \u202e\n'"
 

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 
 from tests.support.playground import Playground
 from tests.support.screen_text import text_of
-from tests.tui.keys.world import seen, typed, unseen, world
+from tests.tui.settings.keys.world import seen, typed, unseen, world
 from tui.screens.lists.jobs import JobsView
 
 OVERLAYS: dict[str, tuple[Sequence[str], str]] = {

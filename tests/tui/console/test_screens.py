@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from k8s.telemetry.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
+from k8s.gpus.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page
 from tests.support.home_clusters import cluster_of
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
@@ -23,8 +23,8 @@ from tests.support.sample_cluster import ago, lab
 from tests.support.screen_text import compare, looks_of, text_of
 from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telemetry_of
 from tui.app import Console
-from tui.feeds.telemetry_feed import TelemetryFeed
-from tui.files.stored_choices import LAYOUTS_FILE
+from tui.session.telemetry_feed import TelemetryFeed
+from tui.settings.stored_choices import LAYOUTS_FILE
 
 OVER_JOBS = ("delete", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""

@@ -17,7 +17,7 @@ from textual.widgets import Input, OptionList, Select, TextArea
 from tests.scripted.server import Answer, Compute
 from tests.support.namespace_objects import CLAIMS, claim, in_namespace
 from tests.support.playground import Playground
-from tests.tui.keys.world import PYTORCH_JOBS, seen, typed, world
+from tests.tui.settings.keys.world import PYTORCH_JOBS, seen, typed, world
 from tui.screens.base.view import View
 from tui.widgets.table.table import Table
 

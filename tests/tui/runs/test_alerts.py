@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.tfevents import ScalarCurve
-from tui.options import AlertRule
 from tui.runs.alerts import (
     Alert,
     RunHistory,
@@ -25,6 +24,7 @@ from tui.runs.alerts import (
     slow_alert,
     throughput_alert,
 )
+from tui.settings.options import AlertRule
 
 Series = Callable[[random.Random], list[float]]
 ALL = tuple(AlertRule)

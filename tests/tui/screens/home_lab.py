@@ -12,7 +12,7 @@ from tests.scripted.server import Answer, ScriptedCluster, Stream
 from tests.support.objects import node, pod_of, pytorch_job
 from tests.support.playground import Playground
 from tests.support.sample_cluster import ago
-from tests.tui.keys.world import PODS
+from tests.tui.settings.keys.world import PODS
 from tui.widgets.home.job_pane import JobPane
 
 _RUNS = {"name": "pytorch", "state": {"running": {"startedAt": ago(hours=2)}}, "restartCount": 0}

@@ -14,7 +14,7 @@ from k8s.models.base import keep_annotations
 from tests.support.playground import Playground, some_objects
 from tests.support.playground import console_on as one_console
 from tests.tui.screens.test_contexts import console_on
-from tui.options import Alias, ContextSettings, OwnColumn
+from tui.settings.options import Alias, ContextSettings, OwnColumn
 from tui.tables.column import annotations_in
 
 NOTE = OwnColumn("NOTE", "metadata.annotations['example.com/note']")

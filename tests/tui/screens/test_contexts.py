@@ -16,11 +16,11 @@ from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream,
 from tests.support.objects import node, pytorch_job
 from tests.support.playground import LISTS, Playground
 from tui.app import Console
-from tui.options import ConsoleOptions
 from tui.screens.job.job import JobView
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.settings.options import ConsoleOptions
 
 
 def serve(cluster: ScriptedCluster, job: str, namespace: str = "default") -> None:

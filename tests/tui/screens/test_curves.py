@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from k8s.job_spec import LOG_DIR_ANNOTATION
+from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
 from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.guide_runs import GUIDE, guide
 from tests.support.objects import Object
 from tests.support.playground import Playground, console_on, some_objects
-from tests.tui.keys.world import seen, titled, typed, world
+from tests.tui.settings.keys.world import seen, titled, typed, world
 from trainer.tfevents import EventWriter
 from tui.runs.store import RUNS_FILE, RunStore
 from tui.screens.documents.text import TextView

@@ -12,7 +12,6 @@ from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object
 from tests.support.playground import Playground, bert, console_on, some_objects
 from tests.support.sample_cluster import ago
-from tui.jobs.events import EventGrouper, jobs_by_reference
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
@@ -20,6 +19,7 @@ from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.events import EventsView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.volumes import VolumesView
+from tui.tables.events import EventGrouper, jobs_by_reference
 
 HERE = in_namespace(EVENTS)
 

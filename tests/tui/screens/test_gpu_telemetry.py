@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from textual.pilot import Pilot
 
-from k8s.kinds import JobRef
-from k8s.telemetry.readings import (
+from k8s.gpus.readings import (
     GpuReading,
     NoReadings,
     NoReadingsCause,
@@ -26,6 +25,7 @@ from k8s.telemetry.readings import (
     Traffic,
     Usage,
 )
+from k8s.kinds import JobRef
 from tests.scripted.server import WAIT_S, Reply, ScriptedCluster, refusal
 from tests.scripted.telemetry import PODS, gpu_cluster, proxied, proxy_path, text
 from tests.support.hosted_view import Hosted, hosted
@@ -35,7 +35,6 @@ from tests.support.telemetry import GIB, NO_EXPORTER, ScriptedReader, feed_of, r
 from tests.tui.screens.test_job import job_view
 from tests.tui.screens.test_job import row as job_row
 from tests.tui.screens.test_jobs import line_of, picture
-from tui.feeds.telemetry_feed import TelemetryFeed
 from tui.screens.base.telemetry_list import TREND_CELLS, trend
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
@@ -43,7 +42,8 @@ from tui.screens.job.usage import UsageView
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
-from tui.session import Session
+from tui.session.session import Session
+from tui.session.telemetry_feed import TelemetryFeed
 from tui.widgets.table.table import Table
 
 REFUSED = NoReadings(NoReadingsCause.FORBIDDEN, "You may not get pods/proxy in namespace gpu-operator.")

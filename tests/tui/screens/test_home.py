@@ -23,16 +23,16 @@ from tests.support.idle import until
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.tui.keys.world import at, seen, titled, typed, world
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
-from tui.files.stored_choices import LAYOUTS_FILE, StoredLayouts
+from tests.tui.settings.keys.world import at, seen, titled, typed, world
 from tui.screens import ACTIONS
 from tui.screens.base.view import View
 from tui.screens.lists.home_panes import HomeLayout, HomePanes
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
+from tui.settings.stored_choices import LAYOUTS_FILE, StoredLayouts
 from tui.text.filter_query import parse_filter
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar

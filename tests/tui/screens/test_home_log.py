@@ -12,14 +12,14 @@ import pytest
 from textual import events
 from textual.widget import AwaitMount
 
-from k8s.job_spec import LOG_DIR_ANNOTATION
+from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
 from tests.support.objects import collided, elastic_job, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
+from tests.tui.settings.keys.world import REVIEWS
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.home.preview import Preview
 from tui.widgets.log.view import LogView

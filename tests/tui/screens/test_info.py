@@ -12,10 +12,10 @@ from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster
 from tests.support.namespace_objects import namespace
 from tests.support.playground import Playground, console_on, some_objects
 from tui.app import Console
-from tui.feeds.info import address, as_text, verbs_text
-from tui.keys import UserKeys
-from tui.options import ConsoleOptions
 from tui.screens.documents.text import TextView
+from tui.session.info import address, as_text, verbs_text
+from tui.settings.keys import UserKeys
+from tui.settings.options import ConsoleOptions
 from tui.terminal.clipboard import OVERRIDE
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -16,10 +16,10 @@ from tests.support.idle import until
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.support.playground import console_on
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
-from tui.jobs.filters import gpu_totals
 from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
 from tui.tables.column import console_columns
+from tui.tables.filters import gpu_totals
 from tui.tables.jobs import COLUMNS, JobsNow, job_row
 from tui.text.format import Clock, status_run
 from tui.widgets.table.columns import fit_columns, natural_widths

@@ -18,7 +18,7 @@ from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
 from tests.support.hosted_view import FramedApp
 from tests.support.objects import pytorch_job, recorded
 from tests.tui.screens.new_job.world import FINE
-from tui.jobs.new_job.manifest_yaml import read_manifest
+from tui.draft.manifest_yaml import read_manifest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import TextAreaField

@@ -14,12 +14,12 @@ from tests.scripted.server import Answer, Held, page, refusal
 from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
-from tests.tui.keys.world import typed
+from tests.tui.settings.keys.world import typed
 from tui.app import Console
-from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first
 from tui.screens.lists.contexts import NamespacesView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.tables.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first
 
 ALL = [namespace(name) for name in ("default", "nlp", "vision")]
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.scripted.server import Answer, Asked, Compute, page
 from tests.support.event_files import CLAIM, JOBS, job_with_event_files
-from tests.tui.feeds.test_curve_sources import ExecHere
-from tests.tui.keys.world import seen, titled, typed, world
+from tests.tui.session.test_curve_sources import ExecHere
+from tests.tui.settings.keys.world import seen, titled, typed, world
 from trainer.tfevents import EventWriter
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -15,10 +15,10 @@ from tests import ROOT
 from tests.support.playground import console_on, kubeconfig_of, some_objects
 from tests.support.terminal import Terminal
 from tui.commands.console import choose_theme
-from tui.files.stored_choices import THEME_FILE, read_theme, store_theme
-from tui.options import ConsoleOptions
 from tui.screens.dialogs.themes import ThemesScreen
 from tui.screens.lists.jobs import JobsView
+from tui.settings.options import ConsoleOptions
+from tui.settings.stored_choices import THEME_FILE, read_theme, store_theme
 from tui.terminal.tty_state import Colours
 
 NAMES = list(themes.load())

@@ -14,10 +14,9 @@ from textual.widgets import Label
 
 from tests.support.objects import pytorch_job
 from tests.support.playground import console_on, some_objects
-from tests.tui.keys.world import typed
+from tests.tui.settings.keys.world import typed
 from tui import screens
 from tui.app import Console
-from tui.keys.removed import REMOVED
 from tui.screens import key_table
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import Route
@@ -26,6 +25,7 @@ from tui.screens.job.job import JobView
 from tui.screens.job.logs import LogsScreen
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.settings.keys.removed import REMOVED
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.table import Table
 

@@ -10,7 +10,7 @@ from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.namespace_objects import CLAIMS, EVENTS, claim, event, in_namespace, serve
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
-from tests.tui.keys.world import titled, typed
+from tests.tui.settings.keys.world import titled, typed
 from tui.screens.documents.text import TextView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.volumes import VolumesView

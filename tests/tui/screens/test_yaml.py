@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import Forbidden
 from tests.scripted.server import Answer, Asked, Reply, Stall, Stream, refusal
 from tests.support.hosted_view import hosted
 from tests.support.objects import Object, pytorch_job

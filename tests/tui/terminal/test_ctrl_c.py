@@ -147,7 +147,7 @@ def test_a_command_without_ctrl_c_returns_its_own_exit_code() -> None:
     assert end_of(command("await asyncio.to_thread(print, 'done')", "return 3")) == (3, "done\n", "")
 
 
-@pytest.mark.parametrize("module", ["k8s.errors", "tui.commands.support.parser", "asyncio"])
+@pytest.mark.parametrize("module", ["k8s.text.errors", "tui.commands.support.parser", "asyncio"])
 def test_ctrl_c_during_imports_ends_without_a_traceback(module: str, tmp_path: Path) -> None:
     program = f"""
 import builtins, signal, sys

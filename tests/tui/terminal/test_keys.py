@@ -21,9 +21,9 @@ from textual.widgets import Input
 from tests.load.running import LoadServer
 from tests.support.terminal import Terminal
 from tests.tui.terminal.test_resized import chosen, rows
-from tui.keys import view_keys
 from tui.screens import ACTIONS, key_table
 from tui.screens.lists import JOBS
+from tui.settings.keys import view_keys
 from tui.terminal.driver import KeyParser, PacedApp
 from tui.terminal.key_queue import keys_held
 

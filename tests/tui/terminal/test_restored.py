@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.driver_app import Driven
 from tests.support.terminal import Terminal
-from tui.jobs.new_job.draft import FILE, FOLDER
+from tui.draft.draft import FILE, FOLDER
 
 KUBECONFIG = """
 apiVersion: v1

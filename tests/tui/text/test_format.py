@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.gpus.ack import config_map, read_config_map
+from k8s.gpus.links import MACHINES, LinkMatrix
+from k8s.gpus.smi_text import read_topology
 from k8s.models import Event, Pod, convert
 from k8s.reasons.phrases import clock
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import pod_status
-from k8s.topology.ack import config_map, read_config_map
-from k8s.topology.links import MACHINES, LinkMatrix
-from k8s.topology.smi_text import read_topology
-from tests.k8s.scheduling.test_requests import row
-from tests.k8s.topology.texts import DGX_1V, H100, ONE
+from tests.k8s.gpus.texts import DGX_1V, H100, ONE
+from tests.k8s.reasons.scheduling.test_requests import row
 from tests.support.objects import pod_of, pytorch_job
-from tui.jobs.events import FoldedEvent, full_text
-from tui.jobs.instances import format_ranks
+from tui.tables.events import FoldedEvent, full_text
 from tui.text import format as fmt
 from tui.text.format import NOTHING
 from tui.text.gpu_links import link_lines, place_line, schedule_line
+from tui.text.instances import format_ranks
 from tui.text.progress import progress_in
 
 

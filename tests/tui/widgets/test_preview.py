@@ -18,9 +18,9 @@ from k8s.text.sanitize import UNSAFE, sanitize
 from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
 from tests.support.objects import joined, pod_of
 from tests.support.playground import EVENTS, Playground, bert, console_on, some_objects
-from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.test_jobs import job
-from tui.feeds.preview_data import MAX_EVENTS, PreviewData, fetch_preview
+from tests.tui.settings.keys.world import REVIEWS
+from tui.session.preview_data import MAX_EVENTS, PreviewData, fetch_preview
 from tui.text.cells import cell_len, wrapped
 from tui.text.format import Clock
 from tui.widgets.home.preview import Lines, Preview, job_preview

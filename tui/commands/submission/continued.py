@@ -8,17 +8,17 @@ import posixpath
 import time
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
-from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, JobSpec
 from k8s.jobs.pod_files import local_folder
 from k8s.jobs.run_folders import list_runs
 from k8s.kinds import KINDS, Manifest
+from k8s.kinds.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, JobSpec
 from k8s.models.resources import Resource
+from k8s.text.errors import KubeError
 from tui.commands.submission.submit_flags import WORKSPACE
 from tui.commands.support.connect import read_jobs
 from tui.commands.support.output import WrongUsage, write_stderr
-from tui.jobs.new_job.volume import EarlierRun, EarlierRuns, earlier_runs, inspect_volume
-from tui.options import ConsoleOptions
+from tui.draft.volume import EarlierRun, EarlierRuns, earlier_runs, inspect_volume
+from tui.settings.options import ConsoleOptions
 
 
 def folder_without_cluster(flags: argparse.Namespace) -> str:

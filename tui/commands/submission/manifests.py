@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import yaml
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.object_checks import check_objects
+from k8s.reasons.checks.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from k8s.text.home import expand_home, read_named_file
 from k8s.text.redact import MARK, MASK
-from tui.jobs.new_job.job_checks import FetchNodes, check_manifest
-from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, Loader, items_of
+from tui.draft.job_checks import FetchNodes, check_manifest
+from tui.draft.manifest_yaml import LARGEST_BYTES, Loader, items_of
 
 KNOWN: tuple[Resource, ...] = (
     *(kind.resource for kind in KINDS),

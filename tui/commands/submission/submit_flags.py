@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
-from k8s.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.kinds import CreatableKind
+from k8s.kinds.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
+from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.kinds.pods.command import shell_argv
 from k8s.models.accelerators import is_accelerator
 from trainer.catalogue import TRAINERS, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
-from tui.jobs.new_job.job_draft import JobDraft, argument_in
-from tui.options import local_user
+from tui.draft.job_draft import JobDraft, argument_in
+from tui.settings.options import local_user
 
 # Output volume of packaged trainers, unless overridden.
 WORKSPACE = Mount("workspace", "/workspace")

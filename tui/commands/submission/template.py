@@ -10,9 +10,9 @@ from k8s.kinds import CREATABLE
 from trainer.catalogue import find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
-from tui.jobs.kind_words import words_of
-from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
-from tui.options import ConsoleOptions
+from tui.draft.job_templates import JobTemplate, own_templates, packaged_templates
+from tui.settings.options import ConsoleOptions
+from tui.text.kind_words import words_of
 
 _FLAG = "--template"
 _NOT_FLAGS = ("trainer", "namespace")

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from k8s.client.client import REQUEST_S, Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.errors import KubeError
 from tui.commands.support.connect import with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
 from tui.commands.support.output import (
@@ -21,9 +21,9 @@ from tui.commands.support.output import (
     write,
     write_stderr,
 )
-from tui.jobs.change_plans import ChangePlan
-from tui.jobs.verbs import LONGEST_S, Leftover, find_leftovers, is_over
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
+from tui.text.change_plans import ChangePlan
+from tui.verbs.changes import LONGEST_S, Leftover, find_leftovers, is_over
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

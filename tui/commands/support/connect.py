@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client, fetch_version
-from k8s.diagnosis.job_reasons import JobReasons
-from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.models.resources import NAMESPACES
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import is_interactive, write_stderr
-from tui.files.served_kinds import open_mirror
-from tui.jobs.filters import own_names
-from tui.options import ConsoleOptions, command_line, program
+from tui.settings.options import ConsoleOptions, command_line, program
+from tui.settings.served_kinds import open_mirror
+from tui.tables.filters import own_names
 from tui.text.format import Clock, in_namespace, names_there_are
 
 if TYPE_CHECKING:
-    from k8s.diagnosis.failures import FailureCause
+    from k8s.reasons.failures import FailureCause
 
 _COMMAND = re.compile(r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|resume|submit|top|why)\b)")
 
@@ -175,7 +175,7 @@ async def read_cluster(
     mirror = open_mirror(folder, client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
     reasons = JobReasons(mirror, own_names)
     if options.causes_file.exists():
-        from tui.files.causes_file import read_causes  # slow to import, and needed only for failures
+        from tui.settings.causes_file import read_causes  # slow to import, and needed only for failures
 
         reasons.causes = read_causes(options.causes_file).causes
     snapshot = await mirror.read_once()
@@ -195,7 +195,7 @@ async def check_namespace(client: Client, namespace: str) -> None:
     Raises:
         NotFound: The cluster reports that there is none of this name.
     """
-    from k8s.reasons.object_checks import namespace_is_missing  # slow to import, and rarely needed
+    from k8s.reasons.checks.object_checks import namespace_is_missing  # slow to import, and rarely needed
 
     if not namespace or not await namespace_is_missing(client, namespace):
         return
@@ -207,7 +207,7 @@ async def check_namespace(client: Client, namespace: str) -> None:
 
 def known_causes(options: ConsoleOptions) -> Sequence[FailureCause]:
     """Return the causes of failures to look for; invalid ones of the user are reported on stderr."""
-    from tui.files.causes_file import read_causes
+    from tui.settings.causes_file import read_causes
 
     found = read_causes(options.causes_file)
     for problem in found.problems:

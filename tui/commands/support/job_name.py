@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from k8s.errors import KubeError, NotFound
 from k8s.kinds import KINDS, JobRef, kind_of
 from k8s.kinds.unknown import AnyOwner
 from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.errors import KubeError, NotFound
 from tui.commands.support.output import WrongUsage, missing_line
-from tui.jobs.kind_words import KINDS_OF_OTHERS, matches_kind
+from tui.text.kind_words import KINDS_OF_OTHERS, matches_kind
 
 NAME_HELP = "job name, or KIND/NAME"
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from k8s.client.client import Client
-from k8s.diagnosis.job_reasons import JobReasons
-from k8s.errors import KubeError, NotFound
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef
 from k8s.models import Pod, convert
 from k8s.models.resources import PODS
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status.pod import ended_at, exit_code
+from k8s.text.errors import KubeError, NotFound
 from tui.commands.support.job_name import titles
 from tui.commands.support.output import write_stderr
-from tui.options import ConsoleOptions, command_line
+from tui.settings.options import ConsoleOptions, command_line
 
 # Pods of a failed job to read again if the watch has not seen them end.
 MAX_READ = 16

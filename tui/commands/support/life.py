@@ -8,9 +8,9 @@ from dataclasses import replace
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.connect import server_clock
-from tui.feeds.life_feed import FIRST_LINES, read_life
-from tui.options import ConsoleOptions
 from tui.runs.store import RunStore
+from tui.session.life_feed import FIRST_LINES, read_life
+from tui.settings.options import ConsoleOptions
 from tui.tables.jobs import JobsNow
 
 

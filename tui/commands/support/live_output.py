@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from statistics import fmean
 
 from k8s.client.client import Client
-from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from k8s.telemetry.gpu_warnings import GpuWarning, warnings_of
-from k8s.telemetry.prometheus import parse_address
-from k8s.telemetry.reader import TelemetryReader
-from k8s.telemetry.readings import (
+from k8s.gpus.gpu_warnings import GpuWarning, warnings_of
+from k8s.gpus.prometheus import parse_address
+from k8s.gpus.reader import TelemetryReader
+from k8s.gpus.readings import (
     GpuReading,
     NodeReadings,
     PodReadings,
@@ -22,8 +21,9 @@ from k8s.telemetry.readings import (
     holders_of,
     readings_by_rank,
 )
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.commands.support.output import write, write_stderr, write_table
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.tables.column import OutputColumn, Values
 from tui.text import gpu_words
 from tui.text.format import NOTHING, age, memory, plural, seconds_since

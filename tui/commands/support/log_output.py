@@ -13,8 +13,6 @@ from typing import cast
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.job_reasons import JobReasons
-from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
 from k8s.logs import (
     Item,
@@ -30,12 +28,14 @@ from k8s.logs import (
 )
 from k8s.logs.lines import rfc3339
 from k8s.logs.tail import MAX_PROBED, read_tail
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import Job
+from k8s.text.errors import KubeError, NotFound
 from tui.commands.support.job_name import titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write_stderr
-from tui.jobs.filters import own_names
-from tui.options import ConsoleOptions, command_line
+from tui.settings.options import ConsoleOptions, command_line
+from tui.tables.filters import own_names
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 
 # Pods named by a message.

@@ -75,7 +75,7 @@ def _clean(text: str) -> str:
 
 def write_csv(rows: Iterable[Sequence[object]]) -> None:
     """Print rows as CSV, safe for spreadsheets and terminals."""
-    from tui.files.csv_export import escape_formula
+    from tui.settings.csv_export import escape_formula
 
     lines = csv.writer(sys.stdout, lineterminator="\n")
     clean = sanitize if sys.stdout.isatty() else _clean

@@ -14,7 +14,7 @@ from k8s.client.auth.overrides import ConfigOverrides
 from k8s.text.sanitize import sanitize_lines
 from tui.commands import COMMANDS, NOT_HERE, REMOVED_FLAGS
 from tui.commands.support.output import WrongUsage
-from tui.options import ConsoleOptions, program
+from tui.settings.options import ConsoleOptions, program
 from tui.terminal.tty_state import wants_ascii
 
 WRONG_USAGE = 2

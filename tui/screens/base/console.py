@@ -13,27 +13,27 @@ from textual.screen import ModalScreen, Screen
 from textual.worker import Worker
 
 import themes
-from k8s.errors import KubeError, join_sentences
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import KubeError, join_sentences
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui.files.stored_choices import StoredLayouts
-from tui.keys import ActionTable, Argument, UserKeys
-from tui.keys.advice import console_advice
-from tui.keys.removed import REMOVED
-from tui.manual import TOPICS
-from tui.options import ConsoleOptions
 from tui.runs.store import RunStore
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import FLASH_S, View, ViewStack
 from tui.screens.base.view_context import ViewContext
+from tui.settings.keys import ActionTable, Argument, UserKeys
+from tui.settings.keys.advice import console_advice
+from tui.settings.keys.removed import REMOVED
+from tui.settings.manual import TOPICS
+from tui.settings.options import ConsoleOptions
+from tui.settings.stored_choices import StoredLayouts
 from tui.terminal.driver import PacedApp
 from tui.text.cells import cell_len
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
-    from tui.files.plugins_file import UserPlugins
-    from tui.jobs.notices import JobNotice
-    from tui.session import Session
+    from tui.session.session import Session
+    from tui.settings.plugins_file import UserPlugins
+    from tui.tables.notices import JobNotice
     from tui.text.format import Run
 
 

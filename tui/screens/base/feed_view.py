@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from textual.worker import Worker
 
 from k8s.snapshot import ClusterSnapshot
-from tui.feeds.list_feed import ListFeed, follow
 from tui.screens.base.list_view import ListView
+from tui.session.list_feed import ListFeed, follow
 from tui.tables.column import Row
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import count, in_namespace

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from textual.worker import Worker
 
+from k8s.gpus.gpu_warnings import GpuWarning
+from k8s.gpus.readings import GpuKey, GpuReading, GpuSample, NodeReadings, RankReading, Telemetry
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
-from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.readings import GpuKey, GpuReading, GpuSample, NodeReadings, RankReading, Telemetry
 from tui.screens.base.list_view import ListView
 from tui.tables.column import Cell, Column
 from tui.text.format import NOTHING
@@ -31,8 +31,8 @@ from tui.text.gpu_words import (
 from tui.text.sparkline import sparkline
 
 if TYPE_CHECKING:
-    from tui.feeds.telemetry_feed import TelemetryFeed
     from tui.screens.base.view import View
+    from tui.session.telemetry_feed import TelemetryFeed
 
 
 # Both are the same on every row, so that rows can be compared.

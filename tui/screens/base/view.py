@@ -19,10 +19,10 @@ from textual.widgets import Input, Label
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize_lines
-from tui.keys import EVERYWHERE, PROMPT, Key, ViewDeclaration, remapped, unshadowed
-from tui.keys.completion import complete
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view_context import ViewContext
+from tui.settings.keys import EVERYWHERE, PROMPT, Key, ViewDeclaration, remapped, unshadowed
+from tui.settings.keys.completion import complete
 from tui.text.format import Run
 from tui.widgets.bindings import bindings
 from tui.widgets.prompt import Prompt
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
-    from tui.jobs.notices import JobNotice
-    from tui.session import Session
+    from tui.session.session import Session
+    from tui.tables.notices import JobNotice
 
 
 FLASH_S = 5.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.files.stored_choices import StoredLayouts
-from tui.keys import (
+from tui.runs.store import RunStore
+from tui.settings.keys import (
     EVERYWHERE,
     TABLE,
     ActionTable,
@@ -20,8 +20,8 @@ from tui.keys import (
     unshadowed,
     view_keys,
 )
-from tui.options import FINISHED_DAYS, OwnColumn
-from tui.runs.store import RunStore
+from tui.settings.options import FINISHED_DAYS, OwnColumn
+from tui.settings.stored_choices import StoredLayouts
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef

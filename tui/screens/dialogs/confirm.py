@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
 from k8s.text.sanitize import sanitize_lines
-from tui.jobs.change_plans import PROPAGATIONS, ChangePlan
-from tui.keys import CONFIRM, DELETE, DIALOG
+from tui.settings.keys import CONFIRM, DELETE, DIALOG
+from tui.text.change_plans import PROPAGATIONS, ChangePlan
 from tui.widgets.bindings import bindings
 from tui.widgets.prompt import LineInput
 from tui.widgets.scroll_pane import ScrollPane

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from k8s.text.sanitize import sanitize
-from tui.keys import DETAIL
+from tui.settings.keys import DETAIL
 from tui.widgets.bindings import bindings
 from tui.widgets.scroll_pane import ScrollPane
 

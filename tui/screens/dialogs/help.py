@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
-from tui.keys import HELP, PROMPT, TABLE, Key
 from tui.screens.base.view_context import ViewContext
+from tui.settings.keys import HELP, PROMPT, TABLE, Key
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
 from tui.widgets.scroll_pane import ScrollPane

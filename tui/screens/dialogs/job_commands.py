@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from k8s.text.sanitize import sanitize
-from tui.keys import JOB_COMMANDS
+from tui.settings.keys import JOB_COMMANDS
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.bindings import bindings
 from tui.widgets.table.table import Table

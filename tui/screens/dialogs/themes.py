@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 import themes
-from k8s.errors import KubeError
-from tui.keys import DIALOG
+from k8s.text.errors import KubeError
+from tui.settings.keys import DIALOG
 from tui.tables.column import Cell, Column, Row
 from tui.terminal.key_queue import keys_held
 from tui.text.format import STATUS_STYLES, CellStyle, Run

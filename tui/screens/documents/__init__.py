@@ -6,7 +6,7 @@ key table loads no widget.
 
 from __future__ import annotations
 
-from tui.keys import TEXT, Key, ViewDeclaration
+from tui.settings.keys import TEXT, Key, ViewDeclaration
 
 TEXT_VIEW = ViewDeclaration("text", "Text", keys=TEXT)
 YAML_KEYS = (

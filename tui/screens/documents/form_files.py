@@ -15,10 +15,10 @@ from k8s.jobs.clone import Clone, NotCloned, clone
 from k8s.kinds.pod_code import git_secret_name, strip_credentials
 from k8s.text.home import expand_home, read_named_file
 from k8s.text.sanitize import sanitize
-from tui.jobs.new_job import draft
-from tui.jobs.new_job.form_model import FormModel
-from tui.jobs.new_job.job_files import needs_git_credentials
-from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, read_job
+from tui.draft import draft
+from tui.draft.form_model import FormModel
+from tui.draft.job_files import needs_git_credentials
+from tui.draft.manifest_yaml import LARGEST_BYTES, read_job
 from tui.screens.dialogs.confirm import ConfirmScreen, LoginScreen, TextPromptScreen
 from tui.terminal.key_queue import keys_held
 from tui.text.format import age

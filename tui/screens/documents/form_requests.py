@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
-from k8s.job_spec import JobSpec
+from k8s.gpus.gpu_links import fetch_known_links
 from k8s.jobs.upload import Progress
 from k8s.kinds import CREATABLE, CreatableKind, JobRef, Manifest
+from k8s.kinds.job_spec import JobSpec
 from k8s.reasons.cause import REFUSED, Cause
-from k8s.reasons.cluster_checks import check_against_cluster
+from k8s.reasons.checks.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from k8s.topology.gpu_links import fetch_known_links
-from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices
-from tui.jobs.new_job.fields import KIND
-from tui.jobs.new_job.form_model import FormModel, Place
-from tui.jobs.new_job.form_spec import FormResult, field_key
-from tui.jobs.new_job.job_files import create_with_files
-from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
-from tui.jobs.new_job.manifest_edits import ManifestEdits
-from tui.jobs.new_job.preflight import NO_CLAIM, PreflightLine, line_of
+from tui.draft.fields import KIND
+from tui.draft.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices
+from tui.draft.form_model import FormModel, Place
+from tui.draft.form_spec import FormResult, field_key
+from tui.draft.job_files import create_with_files
+from tui.draft.job_templates import JobTemplate, own_templates, packaged_templates
+from tui.draft.manifest_edits import ManifestEdits
+from tui.draft.preflight import NO_CLAIM, PreflightLine, line_of
 from tui.screens.documents.submit import Submission
 from tui.text.format import plural
 from tui.widgets.form.job_fields import JobFields

@@ -13,21 +13,21 @@ from textual.reactive import reactive
 from textual.widgets import Label
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
 from k8s.jobs.clone import Clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
 from k8s.reasons.cause import ERROR, Cause
-from k8s.reasons.object_checks import check_objects
+from k8s.reasons.checks.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_yaml
-from tui.jobs.new_job.job_checks import check_manifest
-from tui.jobs.new_job.manifest_yaml import read_manifest
-from tui.jobs.new_job.preflight import line_of
-from tui.keys import NEW_JOB
+from tui.draft.job_checks import check_manifest
+from tui.draft.manifest_yaml import read_manifest
+from tui.draft.preflight import line_of
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
+from tui.settings.keys import NEW_JOB
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import CreateBar, Notice

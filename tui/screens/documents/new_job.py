@@ -17,17 +17,16 @@ from textual.widget import Widget
 from textual.widgets import Label
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
+from k8s.gpus.links import LinkMatrix
 from k8s.jobs.clone import Clone
 from k8s.jobs.create import JobRejected
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
-from k8s.topology.links import LinkMatrix
-from tui.jobs.new_job.fields import EDITED_YAML
-from tui.jobs.new_job.form_model import LOCAL_FIELDS, FormModel, Place
-from tui.jobs.new_job.volume import inspect_volume
-from tui.keys import NEW_JOB, Key
+from tui.draft.fields import EDITED_YAML
+from tui.draft.form_model import LOCAL_FIELDS, FormModel, Place
+from tui.draft.volume import inspect_volume
 from tui.screens.documents.form_files import (
     FormDrafts,
     ask_for_manifest,
@@ -44,6 +43,7 @@ from tui.screens.documents.form_requests import (
 )
 from tui.screens.documents.manifest import ManifestScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
+from tui.settings.keys import NEW_JOB, Key
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field, field_around
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView

@@ -18,8 +18,8 @@ from textual.screen import Screen
 from textual.widgets import Button
 from textual.worker import WorkerCancelled, WorkerFailed
 
-from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef
+from k8s.text.errors import Invalid, KubeError, ServerFailed, Unreachable
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
 from tui.widgets.form.job_fields import CreateBar, Notice

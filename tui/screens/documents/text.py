@@ -11,12 +11,12 @@ from textual import work
 from textual.app import ComposeResult
 from textual.widgets import Label
 
-from k8s.errors import KubeError
 from k8s.logs import targets_of
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
-from tui.keys import ViewDeclaration
 from tui.screens.base.view import View
 from tui.screens.documents import TEXT_VIEW
+from tui.settings.keys import ViewDeclaration
 from tui.widgets.log.paint import pattern_of
 from tui.widgets.text_lines import TextLine, TextLines
 

@@ -11,16 +11,16 @@ from textual import work
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import ServerProbe
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.models.resources import Resource
+from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.text.redact import MARK, Redactor
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import YamlLine, to_text, yaml_lines
-from tui.feeds.object_feed import follow_object
-from tui.keys import ViewDeclaration
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents import YAML_VIEW
 from tui.screens.documents.text import TextView
+from tui.session.object_feed import follow_object
+from tui.settings.keys import ViewDeclaration
 from tui.text.format import plural
 
 # Replaces a secret.

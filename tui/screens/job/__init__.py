@@ -6,7 +6,7 @@ free of Textual: the console imports a view when it is first shown.
 
 from __future__ import annotations
 
-from tui.keys import CHART, LOG, TABLE_FOCUSED, Key, ViewDeclaration, sorting_key
+from tui.settings.keys import CHART, LOG, TABLE_FOCUSED, Key, ViewDeclaration, sorting_key
 
 JOB = ViewDeclaration(
     "job",

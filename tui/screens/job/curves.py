@@ -16,14 +16,14 @@ from textual.widgets import Label
 from k8s.kinds import JobRef
 from k8s.text.sanitize import sanitize
 from trainer.tfevents import ScalarCurve
-from tui.feeds.curve_feed import LOG_HINT, CurveFeed
-from tui.keys import CHART, Key, ViewDeclaration, unshadowed
-from tui.options import DEFAULT_ALERTS, AlertRule
 from tui.runs.alerts import curve_alerts
+from tui.runs.curve_feed import LOG_HINT, CurveFeed
 from tui.runs.overlay import Overlay, labels_of
 from tui.runs.record import loss_tag
 from tui.screens.base.view import View
 from tui.screens.job import CURVES
+from tui.settings.keys import CHART, Key, ViewDeclaration, unshadowed
+from tui.settings.options import DEFAULT_ALERTS, AlertRule
 from tui.text.filter_query import matcher
 from tui.text.format import plural
 from tui.text.natural_order import tag_key

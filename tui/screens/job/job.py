@@ -9,22 +9,19 @@ from textual import work
 from textual.app import ComposeResult
 from textual.widgets import Label
 
-from k8s.diagnosis.failures import CAUSES
-from k8s.diagnosis.gather import answer_why
-from k8s.errors import KubeError
+from k8s.gpus.readings import NoReadingsCause
 from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
 from k8s.models import Event
 from k8s.models.resources import EVENTS
+from k8s.reasons.failures import CAUSES
+from k8s.reasons.gather import answer_why
 from k8s.snapshot import Job
 from k8s.status import Status
-from k8s.telemetry.readings import NoReadingsCause
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import log_text, sanitize
-from tui.feeds.curve_feed import CurveFeed
-from tui.feeds.list_feed import ListFeed, follow
-from tui.jobs.events import FoldedEvent, JobEventFilter, fold_job_events, full_text
-from tui.keys import ViewDeclaration
+from tui.runs.curve_feed import CurveFeed
 from tui.screens.base.telemetry_list import TelemetryWatch
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
@@ -41,8 +38,11 @@ from tui.screens.job.panes import (
     rows_with_usage,
     with_usage,
 )
-from tui.session import Session
+from tui.session.list_feed import ListFeed, follow
+from tui.session.session import Session
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Column
+from tui.tables.events import FoldedEvent, JobEventFilter, fold_job_events, full_text
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural
 from tui.text.gpu_words import missing_text

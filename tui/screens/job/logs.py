@@ -26,15 +26,15 @@ from k8s.logs import (
     targets_of,
 )
 from k8s.text.sanitize import sanitize
-from tui.jobs.instances import format_ranks, is_silent
-from tui.keys import ViewDeclaration
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.job import LOGS
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row
 from tui.text.empty_states import no_lines
 from tui.text.filter_query import hint_of
 from tui.text.format import NOTHING, age, count, plural
+from tui.text.instances import format_ranks, is_silent
 from tui.widgets.log.view import LogSaves, LogView
 from tui.widgets.prompt import Prompt
 from tui.widgets.table.table import Table

@@ -12,20 +12,19 @@ from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
+from k8s.gpus.gpu_warnings import GpuWarning
+from k8s.gpus.readings import GpuKey, RankReading
 from k8s.kinds import JobRef
 from k8s.logs.last import LastLine
 from k8s.models import LONG_AGO, Condition
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
-from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.readings import GpuKey, RankReading
 from k8s.text.sanitize import log_text, sanitize
-from tui.feeds.curve_feed import CurveFeed
-from tui.jobs.events import FoldedEvent
-from tui.jobs.gpu_facts import describe_place, in_order
-from tui.jobs.instances import format_ranks, is_silent
+from tui.runs.curve_feed import CurveFeed
 from tui.runs.series import Series
+from tui.session.gpu_facts import describe_place, in_order
 from tui.tables.column import Cell, Column, Row
+from tui.tables.events import FoldedEvent
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run, trouble_text
 from tui.text.gpu_words import (
@@ -37,6 +36,7 @@ from tui.text.gpu_words import (
     utilisation_style,
     warning_style,
 )
+from tui.text.instances import format_ranks, is_silent
 from tui.text.natural_order import tag_key
 from tui.text.sparkline import GAP, level
 from tui.widgets.curve_chart import CurveChart, PlotCurve

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from k8s.gpus.gpu_warnings import GpuWarning
+from k8s.gpus.readings import GpuKey, PodReadings, RankReading
 from k8s.kinds import JobRef
 from k8s.snapshot import Instance, Job
-from k8s.telemetry.gpu_warnings import GpuWarning
-from k8s.telemetry.readings import GpuKey, PodReadings, RankReading
 from k8s.text.sanitize import sanitize
-from tui.keys import ViewDeclaration
 from tui.screens.base.telemetry_list import GPU_COLUMNS, TelemetryList, gpu_cells, gpu_text, warning_detail
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job import USAGE
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, plural

@@ -6,7 +6,7 @@ here, free of Textual: the console imports a view when it is first shown.
 
 from __future__ import annotations
 
-from tui.keys import TABLE_FOCUSED, Action, Key, On, ViewDeclaration, sorting_key
+from tui.settings.keys import TABLE_FOCUSED, Action, Key, On, ViewDeclaration, sorting_key
 
 JOBS = ViewDeclaration(
     "jobs",

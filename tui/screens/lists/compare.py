@@ -8,16 +8,16 @@ from typing import ClassVar
 
 from textual import work
 
-from k8s.errors import KubeError
 from k8s.kinds import JobRef
+from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
-from tui.keys import ViewDeclaration
 from tui.runs.compare import MAX_BAR_CELLS, MIN_BAR_CELLS, CompareColumn, CompareRow, Comparison
 from tui.runs.record import RunRecord
 from tui.runs.store import RunStore
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import ActionRequest
 from tui.screens.lists import COMPARE, RUNS
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, ListColumn, Row, cells
 from tui.tables.runs import COLUMNS
 from tui.text.format import CellStyle, Clock, memory, plural

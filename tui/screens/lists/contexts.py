@@ -9,19 +9,19 @@ from typing import ClassVar
 from textual import work
 
 from k8s.client.auth.kubeconfig import Context, Kubeconfig
-from k8s.errors import NoCluster
 from k8s.models.namespace import Namespace, Quota
 from k8s.models.resources import NAMESPACES as RESOURCE
 from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.errors import NoCluster
 from k8s.text.sanitize import sanitize
-from tui.feeds.list_feed import ListFeed
-from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
-from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedView
 from tui.screens.base.list_view import ListView
 from tui.screens.lists import CONTEXTS, NAMESPACES
+from tui.session.list_feed import ListFeed
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row, amount_cell
+from tui.tables.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
 from tui.terminal.key_queue import keys_held
 from tui.text.format import NOTHING, CellStyle, Clock, devices, plural
 from tui.widgets.table.table import Table

@@ -10,14 +10,21 @@ from k8s.kinds import JobRef
 from k8s.models import Event
 from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
-from tui.feeds.list_feed import ListFeed
-from tui.jobs.events import EventGroup, EventGrouper, FoldedEvent, Place, full_text, jobs_by_reference
-from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedView
 from tui.screens.base.request import ActionRequest
 from tui.screens.lists import EVENTS
+from tui.session.list_feed import ListFeed
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, ListColumn, Row, cells
-from tui.tables.events import COLUMNS
+from tui.tables.events import (
+    COLUMNS,
+    EventGroup,
+    EventGrouper,
+    FoldedEvent,
+    Place,
+    full_text,
+    jobs_by_reference,
+)
 from tui.text.format import Clock, plural
 from tui.widgets.table.row_set import RowCache
 from tui.widgets.table.table import Table

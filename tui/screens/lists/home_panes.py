@@ -13,9 +13,19 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.keys import EVERYWHERE, JOB_PANE, LOG, STRIP, ActionTable, Key, remapped, unshadowed, view_keys
 from tui.screens.base.view_context import ViewContext
 from tui.screens.lists import JOBS
+from tui.settings.keys import (
+    EVERYWHERE,
+    JOB_PANE,
+    LOG,
+    STRIP,
+    ActionTable,
+    Key,
+    remapped,
+    unshadowed,
+    view_keys,
+)
 from tui.text.format import plural
 from tui.text.gpu_bar import FITTING, HIGHLIGHTED
 from tui.text.natural_order import natural_key
@@ -26,9 +36,9 @@ from tui.widgets.home.preview import DRAW_S
 from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
-    from k8s.diagnosis.free_blocks import FreeBlocks
-    from tui.keys import Action
+    from k8s.reasons.free_blocks import FreeBlocks
     from tui.screens.base.view_context import ViewContext
+    from tui.settings.keys import Action
 
 
 # In the order of their numbers.
@@ -85,7 +95,7 @@ class HomeHighlight:
     def _free_blocks(self, job: Job, snapshot: ClusterSnapshot) -> dict[str, int] | None:
         if self._blocks is None:
             # Slow to import, and in a quiet cluster nothing waits.
-            from k8s.diagnosis.free_blocks import FreeBlocks
+            from k8s.reasons.free_blocks import FreeBlocks
 
             self._blocks = FreeBlocks()
         return self._blocks.find(job, snapshot.nodes)

@@ -14,8 +14,6 @@ from textual.widgets import Label
 from k8s.snapshot import ClusterSnapshot, Job, Missing, held_shares
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
-from tui.keys import Key, ViewDeclaration
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
@@ -29,7 +27,9 @@ from tui.screens.lists.home_panes import (
     jobs_on,
     pane_keys,
 )
+from tui.settings.keys import Key, ViewDeclaration
 from tui.tables.column import ListColumn, console_columns
+from tui.tables.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
 from tui.tables.jobs import COLUMNS, JobsNow, duration_s, job_row, queued_s
 from tui.text.cells import wrapped
 from tui.text.empty_states import no_faults, no_jobs, only_older

@@ -8,14 +8,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widgets import Label
 
+from k8s.gpus.readings import GpuReading, NodeReadings, holders_of
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow, device_sums, format_sums
-from k8s.telemetry.readings import GpuReading, NodeReadings, holders_of
 from k8s.text.sanitize import sanitize
-from tui.keys import ViewDeclaration
 from tui.screens.base.telemetry_list import GPU_COLUMNS, TelemetryList, gpu_cells, gpu_text, warning_detail
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.lists import NODE_GPUS
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row
 from tui.tables.nodes import model_text, node_status
 from tui.text.empty_states import no_cluster

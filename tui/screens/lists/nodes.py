@@ -10,11 +10,11 @@ from typing import ClassVar
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow, format_sums
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.keys import ViewDeclaration
 from tui.screens.base.list_view import progress_of
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.lists import NODES
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import ListColumn, console_columns
 from tui.tables.nodes import COLUMNS, READING_KEYS, NodesNow, node_row
 from tui.text.empty_states import no_nodes

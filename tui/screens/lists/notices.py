@@ -7,13 +7,12 @@ from typing import ClassVar
 from textual.message import Message
 
 from k8s.kinds import JobRef
-from tui.jobs.notices import MAX_NOTICES, JobNotice
-from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import AGES_S
 from tui.screens.base.list_view import ListView
 from tui.screens.lists import NOTICES
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import ListColumn, Row, cells
-from tui.tables.notices import COLUMNS
+from tui.tables.notices import COLUMNS, MAX_NOTICES, JobNotice
 from tui.text.format import Clock, plural
 from tui.widgets.table.table import Table
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 from k8s.kinds import JobRef
 from k8s.models import Pod
 from k8s.snapshot import Instance, Job
-from tui.jobs.filters import filter_jobs, own_names
-from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import AGES_S
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.lists import PODS
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import ListColumn, Row, cells
+from tui.tables.filters import filter_jobs, own_names
 from tui.tables.pods import COLUMNS, PodLine, ready_text
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import Clock, count, plural

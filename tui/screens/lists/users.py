@@ -6,18 +6,20 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from k8s.kinds import JobRef
-from tui.jobs.idle_report import (
+from tui.screens.base.telemetry_list import TelemetryList
+from tui.screens.lists import USERS
+from tui.settings.keys import ViewDeclaration
+from tui.tables.column import ListColumn, Row, cells
+from tui.tables.users import (
+    COLUMNS,
     JobUsage,
+    UserLine,
     UserUsage,
     held_nodes,
+    lines_of,
     message_to_owner,
     usage_by_user,
 )
-from tui.keys import ViewDeclaration
-from tui.screens.base.telemetry_list import TelemetryList
-from tui.screens.lists import USERS
-from tui.tables.column import ListColumn, Row, cells
-from tui.tables.users import COLUMNS, UserLine, lines_of
 from tui.text.empty_states import no_cluster
 from tui.text.format import devices, plural
 from tui.text.gpu_words import missing_text, source_text

@@ -9,13 +9,13 @@ from k8s.models import Event
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
-from tui.feeds.list_feed import ListFeed
-from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, why_pending
-from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedView
 from tui.screens.lists import VOLUMES
+from tui.session.list_feed import ListFeed
+from tui.session.volume_claims import CLAIM_EVENTS, newest_by_claim, why_pending
+from tui.settings.keys import ViewDeclaration
 from tui.tables.column import ListColumn, Row, cells
-from tui.tables.volumes import COLUMNS
+from tui.tables.volumes import COLUMNS, bytes_of
 from tui.text.format import Clock, memory, plural
 from tui.widgets.table.table import Table
 

@@ -23,7 +23,7 @@ from textual.widgets import Input, Label, Select, Static, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
-from tui.jobs.new_job.fields import FormField
+from tui.draft.fields import FormField
 from tui.text.cells import elide_end
 from tui.widgets.prompt import LineInput
 

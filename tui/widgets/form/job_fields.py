@@ -19,7 +19,7 @@ from textual.widgets import Button, Label, Static
 
 from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.catalogue import TRAINERS
-from tui.jobs.new_job.fields import (
+from tui.draft.fields import (
     COMMAND,
     COMMAND_FIELDS,
     RUN,
@@ -27,7 +27,7 @@ from tui.jobs.new_job.fields import (
     FormField,
     trainer_fields,
 )
-from tui.jobs.new_job.preflight import MARKS, PreflightLine, Severity
+from tui.draft.preflight import MARKS, PreflightLine, Severity
 from tui.text.format import plural
 from tui.widgets.form.fields import Field
 

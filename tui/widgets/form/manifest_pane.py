@@ -16,8 +16,8 @@ from textual.widgets import Static, TextArea
 
 from k8s.kinds import Manifest
 from k8s.text.sanitize import sanitize
-from tui.jobs.new_job.manifest_edits import ManifestEdits
-from tui.keys import TEXT
+from tui.draft.manifest_edits import ManifestEdits
+from tui.settings.keys import TEXT
 from tui.text.cells import cell_len, head
 from tui.text.format import plural
 from tui.widgets.form.fields import TextAreaField

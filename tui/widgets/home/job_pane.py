@@ -23,7 +23,7 @@ from textual.timer import Timer
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from tui.keys import JOB_PANE, LOG, Key
+from tui.settings.keys import JOB_PANE, LOG, Key
 from tui.terminal.driver import PacedApp
 from tui.text.empty_states import no_lines
 from tui.text.format import Clock, plural, trouble_text
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from k8s.jobs.permissions import Permissions
     from k8s.logs import Item, JobLogs, JobRanks, LineQueue, LogSelection
     from trainer.tfevents import ScalarCurve
-    from tui.feeds.log_tail import TailChoice
-    from tui.session import Session
+    from tui.session.log_tail import TailChoice
+    from tui.session.session import Session
     from tui.widgets.curve_chart import LossChart
     from tui.widgets.log.view import LogView
 
@@ -215,7 +215,7 @@ class JobPane(Container, can_focus=True):
     @work(group="tail", exclusive=True)
     async def _follow(self, session: Session, job: Job) -> None:
         from k8s.logs import JobRanks, find_ranks
-        from tui.feeds.log_tail import choose
+        from tui.session.log_tail import choose
 
         log = await self._mount_log()
         client, permissions = session.client, session.permissions
@@ -250,7 +250,7 @@ class JobPane(Container, can_focus=True):
 
     def _tail_of(self, client: Client, job: Job, choice: TailChoice) -> _Tail:
         from k8s.logs import JobLogs
-        from tui.feeds.log_tail import TAIL
+        from tui.session.log_tail import TAIL
 
         now_s = asyncio.get_running_loop().time()
         tail = self._tail
@@ -285,7 +285,7 @@ class JobPane(Container, can_focus=True):
         return self._log
 
     def _set_targets(self) -> None:
-        from tui.feeds.log_tail import choose
+        from tui.session.log_tail import choose
 
         job, tail = self._ranked_job, self._tail
         if job is None:
@@ -363,7 +363,7 @@ class JobPane(Container, can_focus=True):
 
     def action_step_rank(self, ranks: int) -> None:
         """Show the next or previous rank."""
-        from tui.feeds.log_tail import step
+        from tui.session.log_tail import step
 
         job = self._ranked_job
         if job is not None and (wanted := step(job, self._wanted, ranks)) is not None:

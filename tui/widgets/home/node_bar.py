@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.keys import STRIP, Key
+from tui.settings.keys import STRIP, Key
 from tui.text.cells import cell_len
 from tui.text.empty_states import no_cluster
 from tui.text.format import CellStyle, Run

@@ -27,8 +27,8 @@ from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.models import Event
-    from tui.feeds.preview_data import PreviewData
-    from tui.session import Session
+    from tui.session.preview_data import PreviewData
+    from tui.session.session import Session
 
 Lines = list[list[Run]]
 # The cursor has to rest this long before the pane changes.
@@ -123,7 +123,7 @@ class Preview(Widget):
 
     @work(group="preview", exclusive=True)
     async def _fetch_preview(self, session: Session, job: Job) -> None:
-        from tui.feeds.preview_data import fetch_preview
+        from tui.session.preview_data import fetch_preview
 
         preview = await fetch_preview(session.client, job, session.permissions)
         self._previews.pop(job.uid, None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from k8s.logs import Item, LogLine, Mark, Marker, Target
-from tui.keys import LOG
+from tui.settings.keys import LOG
 from tui.text.filter_query import matcher
 from tui.widgets.log.paint import plain_text, wrap_cuts
 from tui.widgets.viewport import Viewport

@@ -27,8 +27,8 @@ from textual.worker import Worker
 
 from k8s.logs import Item, JobLogs, LineQueue, LogLine, LogSelection, Mark, Marker, Target
 from k8s.text.sanitize import file_name
-from tui.files.log_file import save_log
-from tui.keys import LOG, Key
+from tui.settings.keys import LOG, Key
+from tui.settings.log_file import save_log
 from tui.text.cells import wrapped
 from tui.text.format import count, plural
 from tui.widgets.bindings import bindings

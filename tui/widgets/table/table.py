@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from tui.keys import TABLE
+from tui.settings.keys import TABLE
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len
 from tui.text.format import CellStyle

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.queries import Count, read_query, selector_of
 from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.store import Change, Object, Record, Store
+from k8s.text.errors import Expired
 
 BOOKMARK_S = 60.0
 # Duration of a watch without a timeout.

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from k8s.errors import join_sentences
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.deletion import now
@@ -31,6 +30,7 @@ from k8s.sandbox.api.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
 from k8s.sandbox.api.streams.pod_forward import run_forward
 from k8s.sandbox.api.streams.pod_log import send_log
+from k8s.text.errors import join_sentences
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from k8s.errors import Expired
 from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.store import RESERVE_BYTES, Object, Store, StoreError
+from k8s.text.errors import Expired
 from tests.k8s.sandbox.calls import Api, config, pod, thing
 from tests.k8s.sandbox.conftest import serving
 

@@ -9,12 +9,12 @@ import pytest
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
+from k8s.gpus.ack import config_map
+from k8s.gpus.links import MACHINES
 from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers
 from k8s.sandbox.controllers.reconcile import GANG
 from k8s.sandbox.controllers.scheduler import Scheduler
-from k8s.topology.ack import config_map
-from k8s.topology.links import MACHINES
 from tests.k8s.sandbox.calls import Api, Object, job, thing
 from tests.k8s.sandbox.conftest import TOKEN
 

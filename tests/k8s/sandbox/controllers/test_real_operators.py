@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import Conflict
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
 from k8s.models.resources import EVENTS, NAMESPACES, PODS
 from k8s.sandbox.controller_runtime import Informers, run_controller
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
+from k8s.text.errors import Conflict
 from tests.k8s.sandbox.live.running import PATIENCE_S, comes, conditions, has, log_of, pytorch_job
 from tests.support import real_cluster
 

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s import models
-from k8s.diagnosis.causes.unschedulable import capacity
+from k8s.gpus.links import MACHINES
+from k8s.reasons.causes.unschedulable import capacity
 from k8s.reasons.objects import FullPod
+from k8s.reasons.scheduling import requests
+from k8s.reasons.scheduling.predicates import NodeCapacity
 from k8s.sandbox.controllers.placement import (
     LinkedGpus,
     PendingPod,
@@ -22,9 +25,6 @@ from k8s.sandbox.controllers.placement import (
     place,
 )
 from k8s.sandbox.node.nodes import Devices, Shape, neighbours
-from k8s.scheduling import requests
-from k8s.scheduling.predicates import NodeCapacity
-from k8s.topology.links import MACHINES
 from tests.support.evidence import evidence_of, instance, labelled
 from tests.support.objects import GPU, Object
 

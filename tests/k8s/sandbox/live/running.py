@@ -17,9 +17,9 @@ from typing import Any
 import aiohttp
 
 from k8s.client.client import Client
-from k8s.errors import NotFound
 from k8s.jobs.port_forward import forward
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, PODS, Resource
+from k8s.text.errors import NotFound
 from tests import ROOT
 from tests.k8s.sandbox.calls import wording
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from k8s.gpus.reader import NODE_METRICS, POD_METRICS, fetch_usage
+from k8s.gpus.readings import Usage
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox.node.containers import ON_LOOPBACK
-from k8s.telemetry.reader import NODE_METRICS, POD_METRICS, fetch_usage
-from k8s.telemetry.readings import Usage
 from tests.k8s.sandbox.live.running import (
     PATIENCE_S,
     Manifest,

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from k8s.errors import KubeError
-from k8s.job_spec import ConfigFile, JobSpec, Mount
 from k8s.jobs.create import create_job, delete_job
 from k8s.kinds import JobRef
+from k8s.kinds.job_spec import ConfigFile, JobSpec, Mount
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS, PODS
+from k8s.text.errors import KubeError
 from tests.k8s.sandbox.live.running import Space, phase
 from tests.k8s.sandbox.node.test_git_sync import commit, git, make_repository
-from tui.jobs.new_job.job_files import read_job_files
+from tui.draft.job_files import read_job_files
 
 SCRIPT = """
 import os, sys, helper

@@ -16,7 +16,7 @@ from k8s.sandbox import SandboxAddress
 from tests import ROOT
 from tests.k8s.sandbox.live.running import Space, batch_job, conditions, has
 from tui.commands import console
-from tui.options import ConsoleOptions
+from tui.settings.options import ConsoleOptions
 from tui.terminal import tty_state
 
 BY_RANK = 'echo before; for rank in 0 1 2 3; do echo "[1,$rank]<stdout>:by rank"; done; echo after; exit 3'

@@ -13,14 +13,14 @@ import pytest
 from k8s import sandbox
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.gpus.ack import set_schedule
+from k8s.gpus.gpu_links import fetch_known_links
+from k8s.gpus.links import MACHINES
+from k8s.gpus.reader import TelemetryReader
+from k8s.gpus.readings import PodContainer, Source
 from k8s.jobs.create import delete_job
 from k8s.kinds import JobRef
 from k8s.models.resources import JOBS, NODES, PODS
-from k8s.telemetry.reader import TelemetryReader
-from k8s.telemetry.readings import PodContainer, Source
-from k8s.topology.ack import set_schedule
-from k8s.topology.gpu_links import fetch_known_links
-from k8s.topology.links import MACHINES
 from tests.k8s.sandbox.live.running import (
     PATIENCE_S,
     Manifest,
@@ -33,8 +33,8 @@ from tests.k8s.sandbox.live.running import (
 )
 from tests.support.guide_runs import GUIDE
 from tests.support.objects import joined
-from tui.feeds.run_records import NodesAndPods, read_run, record_runs
 from tui.runs.compare import Comparison, fit
+from tui.runs.run_records import NodesAndPods, read_run, record_runs
 from tui.runs.store import RunStore
 
 BENCHMARK = """for i in 0 1 2; do echo "Iter #$i: $RATE img/sec per GPU"; done

@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.diagnosis.gather import answer_why
-from k8s.diagnosis.stacks import StackReport, inspect_ranks
-from k8s.job_spec import JobSpec
+from k8s.kinds.job_spec import JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
 from k8s.models.resources import PODS
+from k8s.reasons.gather import answer_why
+from k8s.reasons.stacks import StackReport, inspect_ranks
 from k8s.snapshot import ClusterSnapshot, Job
 from tests.k8s.sandbox.live.running import PATIENCE_S, Space, marked, pytorch_job
 from tests.trainer.jobs import SMALL
 from trainer.catalogue import find
 from tui.commands.support.connect import read_jobs
-from tui.feeds.life_feed import LifeFeed
-from tui.jobs.filters import is_fault
-from tui.jobs.new_job.job_files import create_with_files
-from tui.options import ConsoleOptions
+from tui.draft.job_files import create_with_files
+from tui.session.life_feed import LifeFeed
+from tui.settings.options import ConsoleOptions
+from tui.tables.filters import is_fault
 from tui.tables.jobs import COLUMNS, JobsNow, job_row
 from tui.text.format import Clock
 

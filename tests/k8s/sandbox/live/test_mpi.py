@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from k8s.cluster.discovery import discover
-from k8s.job_spec import JobSpec, Mount
 from k8s.kinds import KINDS
+from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS, MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPI_JOBS_V1, MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1, MPIJobV1Alpha1
@@ -40,7 +40,7 @@ from tests.k8s.sandbox.live.running import (
 )
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder
-from tui.jobs.new_job.job_files import create_with_files
+from tui.draft.job_files import create_with_files
 
 HAS_MPIRUN = bool(shutil.which("mpirun") or PROGRAMS["mpirun"][-1])
 pytestmark = pytest.mark.skipif(

@@ -25,8 +25,8 @@ from tests.k8s.sandbox.live.running import (
 )
 from tests.real_cluster.feed import feed_of, job_called
 from tui.commands.support.confirm import wait_until_gone
-from tui.jobs.change_plans import delete_plan
-from tui.jobs.verbs import leftover_lines
+from tui.text.change_plans import delete_plan
+from tui.verbs.changes import leftover_lines
 
 SHOW = "echo $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT"
 

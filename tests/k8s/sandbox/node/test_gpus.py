@@ -16,14 +16,14 @@ import pytest
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
-from k8s.errors import KubeError
+from k8s.gpus.dcgm import METRICS, gpu_readings, read_samples
+from k8s.gpus.exporters import ExporterReader
+from k8s.gpus.proxied import Refusals
+from k8s.gpus.readings import GpuReading, PodContainer, Source, Throttle
 from k8s.sandbox.api.store import Store
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.nodes import GpuHolder, Shape, cores, exporter_text, manifest, shape_of, status
-from k8s.telemetry.dcgm import METRICS, gpu_readings, read_samples
-from k8s.telemetry.exporters import ExporterReader
-from k8s.telemetry.proxied import Refusals
-from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
+from k8s.text.errors import KubeError
 from tests import ROOT
 from tests.k8s.sandbox.conftest import TOKEN, serving
 from tests.support.nvml import BUSY, ScriptedNvml

@@ -12,14 +12,14 @@ import pytest
 from textual.widgets import Button
 
 from k8s.client.client import Client
+from k8s.gpus.ack import config_map
+from k8s.gpus.links import MACHINES
 from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot
-from k8s.topology.ack import config_map
-from k8s.topology.links import MACHINES
 from tests.scripted.server import Answer, Held, Reply, ScriptedCluster, Stall, page
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, QUOTAS, SNAPSHOT, form, say_fine
-from tui.jobs.new_job.form_model import FormModel
+from tui.draft.form_model import FormModel
 from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSuggestions
 from tui.widgets.form.job_fields import PreflightView
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE
 from k8s.kinds.carried_spec import with_spec
+from k8s.kinds.job_spec import JobSpec, Mount
 from tests.tui.screens.new_job.world import ECHO, form, sandbox
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.tui.screens.new_job.world import ECHO, form
-from tui.jobs.new_job.draft import FILE, OpenForm, read_draft, recover_draft, save_last_image
+from tui.draft.draft import FILE, OpenForm, read_draft, recover_draft, save_last_image
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ async def test_a_state_folder_that_cannot_be_written_is_reported(tmp_path: Path)
 
 def test_the_values_of_a_killed_console_are_the_next_draft(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from tui.jobs.new_job.draft import OpenForm\n"
+        "import os, sys; from pathlib import Path; from tui.draft.draft import OpenForm\n"
         "OpenForm(Path(sys.argv[1])).keep({'name': 'lost'}); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -12,8 +12,8 @@ from k8s.jobs.pod_files import LOCAL_PATH
 from tests.scripted.server import Answer, refusal
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import CLAIMS, ECHO, SNAPSHOT, form, sandbox
-from tui.jobs.new_job.fields import FormField
-from tui.jobs.new_job.preflight import PreflightLine
+from tui.draft.fields import FormField
+from tui.draft.preflight import PreflightLine
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import JobFields, PreflightView
 from tui.widgets.form.manifest_pane import ManifestPane, YamlView

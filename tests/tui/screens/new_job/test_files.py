@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE
+from k8s.kinds.job_spec import JobSpec
 from k8s.text.yaml_writer import to_yaml
 from tests.tui.screens.new_job.world import ECHO, NEVER_S, Form, form
 from tui.screens.dialogs.confirm import TextPromptScreen

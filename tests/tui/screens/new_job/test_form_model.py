@@ -10,11 +10,11 @@ import pytest
 from k8s.snapshot import ClusterSnapshot
 from tests.support.new_job_form import node
 from tests.tui.screens.new_job.world import SNAPSHOT, sandbox
-from tui.jobs.new_job import form_model
-from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS
-from tui.jobs.new_job.form_model import FormModel
-from tui.jobs.new_job.form_spec import parse_values
-from tui.jobs.new_job.hidden_fields import hidden_fields
+from tui.draft import form_model
+from tui.draft.fields import COMMAND, JOB_FORM_FIELDS
+from tui.draft.form_model import FormModel
+from tui.draft.form_spec import parse_values
+from tui.draft.hidden_fields import hidden_fields
 
 
 def test_a_trainer_gets_two_workers_in_a_sandbox_with_two_free_gpus() -> None:

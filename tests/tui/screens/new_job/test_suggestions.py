@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
-from tui.feeds.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
+from tui.draft.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
 from tui.screens.documents.form_requests import kind_choices
 
 PATHS = {

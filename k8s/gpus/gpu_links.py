@@ -1,0 +1,171 @@
+"""Fetch the GPU links of a node from the cluster.
+
+Tried in this order: Alibaba Cloud's ConfigMap, which has measurements; `nvidia-smi topo -m` in a pod
+of the node that sees all of its GPUs (DCGM exporter, driver, device plugin, other parts of the GPU
+operator); the same in a job's pod that holds all GPUs, for users without access to other namespaces.
+Needs `list configmaps` in kube-system, or `list pods` and `get pods/exec` (`create pods/exec` since
+Kubernetes 1.35) in the namespace of such a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from k8s import models
+from k8s.client.client import Client
+from k8s.gpus.ack import NAMESPACE, NODE_LABEL, SCHEDULE_LABEL, TOPOLOGY, node_of, read_config_map
+from k8s.gpus.links import LinkMatrix
+from k8s.gpus.smi_text import COMMAND, UnreadableTopology, read_topology
+from k8s.models import Pod
+from k8s.models.accelerators import may_be_nvidia, of_pod
+from k8s.models.resources import CONFIG_MAPS, PODS
+from k8s.snapshot import NodeRow
+from k8s.text.errors import Forbidden, KubeError, NotFound
+
+# Parts of the names or images of pods that see every GPU of their node, the most likely first.
+SEE_ALL = (
+    "nvidia-dcgm", "dcgm-exporter", "nvidia-driver-daemonset", "nvidia-device-plugin",
+    "k8s-device-plugin", "nvidia-gpu-device-plugin", "gpu-feature-discovery",
+    "nvidia-container-toolkit", "nvidia-operator-validator", "nvidia-mig-manager",
+)  # fmt: skip
+# Searched if the user may not list the pods of all namespaces.
+USUAL_NAMESPACES = (
+    "gpu-operator",
+    "kube-system",
+    "nvidia-gpu-operator",
+    "nvidia-device-plugin",
+    "monitoring",
+)
+MAX_TRIED = 4
+NEEDS = (
+    "It needs a pod on the node that sees all of its GPUs (the DCGM exporter's, the driver's, the device "
+    "plugin's, or that of a job that holds them all), and the right to run a command there (pods/exec); or "
+    "Alibaba Cloud's ConfigMap in kube-system."
+)
+_SIMULATED = "They are simulated, without links between them."
+_LINK_SIMULATED = (
+    "For the links of a DGX-1V: gpuconsole sandbox stop, then gpuconsole sandbox start --links dgx-1v "
+    "(or dgx-a100, dgx-h100, pcie)."
+)
+_NOT_NVIDIA = "They are not NVIDIA GPUs, so nvidia-smi does not know them."
+
+
+class UnknownLinks(KubeError):
+    """No source has the GPU links of a node."""
+
+
+class _Place(NamedTuple):
+    """A container to run the command in."""
+
+    rank: int
+    namespace: str
+    pod: str
+    container: str
+
+
+async def fetch_links(client: Client, node: NodeRow, namespace: str = "") -> LinkMatrix:
+    """Fetch the links between the GPUs of a node.
+
+    Args:
+        client: The cluster.
+        node: The node.
+        namespace: The user's own namespace, searched if the pods of all namespaces may not be listed.
+
+    Raises:
+        UnknownLinks: No source has them; the error lists the attempts.
+    """
+    reasons: list[str] = []
+    selector = f"{SCHEDULE_LABEL}={TOPOLOGY},{NODE_LABEL}={node.name}"
+    try:
+        for found in await client.list(CONFIG_MAPS, NAMESPACE, label_selector=selector):
+            return read_config_map(found, node.gpu_model)
+    except (Forbidden, NotFound):
+        pass  # most users may not read kube-system, and few clusters have one there
+    except UnreadableTopology as error:
+        reasons.append(str(error))
+    what = f"Could not read how the GPUs of {node.name} are linked."
+    if node.is_simulated:
+        raise UnknownLinks(what, "\n".join((*reasons, _SIMULATED)), _LINK_SIMULATED)
+    if node.resources and not may_be_nvidia(node.resources):
+        raise UnknownLinks(what, "\n".join((*reasons, _NOT_NVIDIA)))
+    places, refused = await _places(client, node, namespace)
+    for place in places[:MAX_TRIED]:
+        where = f"{place.namespace}/{place.pod}"
+        try:
+            output = await client.run(place.pod, place.namespace, COMMAND, container=place.container)
+            source = f"{' '.join(COMMAND)} in pod {where}"
+            matrix = read_topology(output.decode("utf-8", "replace"), node.gpu_model, source)
+        except KubeError as error:
+            reasons.append(f"{where}: {_first_line(error.why) or error.what}")
+        except UnreadableTopology as error:
+            reasons.append(f"{where}: {error}")
+        else:
+            if len(matrix.links) >= node.gpus_total or not node.allocates_full_gpus:
+                return matrix
+            reasons.append(f"{where} sees {len(matrix.links)} of {node.gpus_total} GPUs.")
+    if not places:
+        reasons.append(refused or "No pod on it sees all of its GPUs.")
+    raise UnknownLinks(what, "\n".join(reasons), NEEDS)
+
+
+async def fetch_known_links(client: Client, models_by_node: Mapping[str, str]) -> dict[str, LinkMatrix]:
+    """Fetch the links of all nodes that have a ConfigMap, in one request; empty if it is refused.
+
+    Args:
+        client: The cluster.
+        models_by_node: GPU model of each node.
+    """
+    try:
+        found = await client.list(CONFIG_MAPS, NAMESPACE, label_selector=f"{SCHEDULE_LABEL}={TOPOLOGY}")
+    except KubeError:
+        return {}
+    links: dict[str, LinkMatrix] = {}
+    for each in found:
+        node = node_of(each)
+        try:
+            links[node] = read_config_map(each, models_by_node.get(node, ""))
+        except UnreadableTopology:
+            continue
+    return links
+
+
+async def _places(client: Client, node: NodeRow, namespace: str) -> tuple[list[_Place], str]:
+    selector = f"spec.nodeName={node.name},status.phase=Running"
+    refused = ""
+    try:
+        pods = await client.list(PODS, field_selector=selector)
+    except Forbidden as error:
+        refused, pods = _first_line(error.why), []
+        for each in dict.fromkeys((*USUAL_NAMESPACES, namespace)):
+            if each:
+                pods += await _listed(client, each, selector)
+    return sorted(_of_pods(pods, node.gpus_total if node.allocates_full_gpus else 0)), refused
+
+
+async def _listed(client: Client, namespace: str, selector: str) -> list[dict[str, Any]]:
+    try:
+        return await client.list(PODS, namespace, field_selector=selector)
+    except (Forbidden, NotFound):
+        return []
+
+
+def _of_pods(pods: Iterable[Mapping[str, Any]], gpus: int) -> Iterable[_Place]:
+    for pod in pods:
+        meta, containers = pod["metadata"], (pod.get("spec") or {}).get("containers") or ()
+        for container in containers:
+            identity = f"{meta['name']} {container.get('image', '')}"
+            rank = next((rank for rank, name in enumerate(SEE_ALL) if name in identity), len(SEE_ALL))
+            if rank < len(SEE_ALL):
+                yield _Place(rank, str(meta["namespace"]), str(meta["name"]), str(container["name"]))
+                break
+        else:
+            held = sum(of_pod(models.convert(pod, Pod).spec).values())
+            if containers and gpus and held >= gpus:
+                yield _Place(
+                    len(SEE_ALL), str(meta["namespace"]), str(meta["name"]), str(containers[0]["name"])
+                )
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

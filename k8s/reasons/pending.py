@@ -1,0 +1,249 @@
+"""Explains waiting and failed jobs in their rows, in place of the scheduler's message or the exit code.
+
+Shortages of nodes are computed from mirrored objects without any request. Other causes need
+requests or logs; their answers are passed to `PendingReasons.remember`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from k8s.kinds import DeclaredJob
+from k8s.kinds.base import Replica
+from k8s.models import Node, Taint
+from k8s.reasons.answer import Answer
+from k8s.reasons.scheduling.predicates import ClusterCapacity, InfeasibleNode, NodeCapacity, infeasible_node
+from k8s.reasons.scheduling.scheduling_spec import Toleration, spec_from_template
+from k8s.reasons.shortage import PodSet, find_shortage, is_refuted, pod_sets
+from k8s.snapshot import Job, NodeRow
+from k8s.status import Status
+from k8s.status.job import HALF_ALLOCATED, with_cause
+
+# In kube-scheduler's message if it considered the nodes and chose none.
+TRIED = " nodes are available"
+# In the message if a volume claim kept it from considering them.
+CLAIM = "persistentvolumeclaim"
+# The newest ones; the console may be open for days.
+MOST_ANSWERS = 256
+
+
+@dataclass(slots=True)
+class _Waiting:
+    job: Job
+    declared: DeclaredJob
+    taints: tuple[Taint, ...]
+    pod_sets: tuple[PodSet, ...]
+    shown: Job
+
+    def is_of(self, job: Job, declared: DeclaredJob, taints: tuple[Taint, ...]) -> bool:
+        return self.job is job and self.declared is declared and self.taints == taints
+
+
+@dataclass(slots=True)
+class _Answered:
+    explained: Job
+    answer: Answer
+    job: Job | None = None
+    shown: Job | None = None
+
+
+# By node name: its capacity, and why with that it cannot take a pod.
+_Verdicts = dict[str, tuple[NodeCapacity, InfeasibleNode | None]]
+# Subject and signature of each pod set: jobs with equal ones share a sentence.
+_Key = tuple[tuple[str, str], ...]
+
+
+class PendingReasons:
+    """Incremental explanation of waiting jobs.
+
+    Objects are compared by identity, as in `Joiner`; rows that do not change are the same values.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: tuple[Job, ...] = ()
+        self._shown: tuple[Job, ...] = ()
+        self._replaced: dict[str, Job] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._answered: dict[str, _Answered] = {}
+        self._nodes: dict[str, tuple[Node, NodeRow | None, NodeCapacity]] = {}
+        self._capacity = ClusterCapacity({})
+        self._taints: tuple[Taint, ...] = ()
+        self._verdicts: dict[str, _Verdicts] = {}
+        self._sentences: dict[_Key, str] = {}
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the jobs with their reasons, as explained last."""
+        return self._shown
+
+    def shown(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return these jobs with their reasons if they were explained last, else unchanged."""
+        return self._shown if jobs is self._jobs else jobs
+
+    def has_shortage(self, uid: str) -> bool:
+        """Return True if the reason of a job is a shortage computed from mirrored objects."""
+        found = self._waiting.get(uid)
+        return found is not None and found.shown is not found.job
+
+    def answer(self, uid: str) -> Answer | None:
+        """Return the answer remembered for a job."""
+        found = self._answered.get(uid)
+        return found.answer if found is not None else None
+
+    def remember(self, job: Job, answer: Answer) -> None:
+        """Show the short form of an answer from the next `steps` on, until the job's pods change."""
+        self._answered.pop(job.uid, None)
+        self._answered[job.uid] = _Answered(job, answer)
+        for uid in list(self._answered)[:-MOST_ANSWERS]:
+            del self._answered[uid]
+
+    def steps(
+        self,
+        jobs: tuple[Job, ...],
+        nodes: Iterable[Node],
+        rows: Iterable[NodeRow],
+        declared: Iterable[DeclaredJob],
+    ) -> Iterator[None]:
+        """Explain the jobs, yielding between pieces of work; the result is in `jobs`.
+
+        `nodes` is empty if they may not be read; `declared` are the jobs' objects.
+        """
+        unschedulable = {job.uid: job for job in jobs if _is_unschedulable(job)}
+        objects = {each.meta.uid: each for each in declared if each.meta.uid in unschedulable}
+        yield
+        yield from self._update_nodes(list(nodes) if unschedulable else [], rows)
+        sentences, verdicts = dict[_Key, str](), dict[str, _Verdicts]()
+        waiting: dict[str, _Waiting] = {}
+        for uid in unschedulable.keys() & objects.keys() if self._capacity.nodes else ():
+            found = self._waiting.get(uid)
+            job, of_job = unschedulable[uid], objects[uid]
+            if found is None or not found.is_of(job, of_job, self._taints):
+                found = _Waiting(
+                    job, of_job, self._taints, waiting_pod_sets(job, of_job.replicas, self._taints), job
+                )
+            yield
+            key = tuple((each.subject, each.signature) for each in found.pod_sets)
+            if key not in sentences and key in self._sentences:
+                sentences[key] = self._sentences[key]
+            elif key not in sentences:
+                for pod_set in found.pod_sets:
+                    yield from self._judge(pod_set)
+                shortage = find_shortage(found.pod_sets, self._capacity, self._infeasible)
+                sentences[key] = shortage.brief if shortage is not None else ""
+            verdicts |= {
+                each.signature: self._verdicts[each.signature]
+                for each in found.pod_sets
+                if each.signature in self._verdicts
+            }
+            sentence = "" if is_refuted(sentences[key], job.reason) else sentences[key]
+            if found.shown.reason != (sentence or job.reason):
+                found.shown = replace(job, reason=sentence, lacks_capacity=True) if sentence else job
+            waiting[uid] = found
+        self._sentences, self._verdicts, self._waiting = sentences, verdicts, waiting
+        replaced = {uid: each.shown for uid, each in waiting.items() if each.shown is not each.job}
+        self._apply_answers(jobs, replaced)
+        self._show(jobs, replaced)
+
+    def _apply_answers(self, jobs: tuple[Job, ...], replaced: dict[str, Job]) -> None:
+        by_uid = {job.uid: job for job in jobs if job.uid in self._answered} if self._answered else {}
+        for uid, found in list(self._answered.items()):
+            job = by_uid.get(uid)
+            if job is None or _progress(job) != _progress(found.explained):
+                del self._answered[uid]
+            elif found.answer.brief and not (found.answer.is_shortage and uid in replaced):
+                if found.shown is None or found.job is not job:
+                    found.job, found.shown = job, _with_answer(job, found.answer)
+                replaced[uid] = found.shown
+
+    def _update_nodes(self, nodes: Iterable[Node], rows: Iterable[NodeRow]) -> Iterator[None]:
+        row_of = {row.name: row for row in rows}
+        now: dict[str, tuple[Node, NodeRow | None, NodeCapacity]] = {}
+        has_changed = False
+        for node in nodes:
+            name = node.metadata.name
+            row, old = row_of.get(name), self._nodes.get(name)
+            if old is None or old[0] is not node or old[1] is not row:
+                has_changed = True
+                old = (node, row, NodeCapacity.of(node, None, row))
+                yield
+            now[name] = old
+        if has_changed or now.keys() != self._nodes.keys():
+            self._nodes = now
+            self._capacity = ClusterCapacity({name: each[2] for name, each in now.items()})
+            self._taints = tuple(
+                dict.fromkeys(taint for node, _, _ in now.values() for taint in node.spec.taints or ())
+            )
+            self._sentences = {}
+
+    def _judge(self, pod_set: PodSet) -> Iterator[None]:
+        of_node = self._verdicts.setdefault(pod_set.signature, {})
+        for name, capacity in self._capacity.nodes.items():
+            if name not in of_node or of_node[name][0] is not capacity:
+                of_node[name] = capacity, infeasible_node(pod_set.spec, pod_set.requested, capacity)
+                yield
+
+    def _infeasible(self, capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[InfeasibleNode]:
+        of_node = self._verdicts[pod_set.signature]
+        found = (
+            of_node[name][1]
+            if of_node[name][0] is each
+            else infeasible_node(pod_set.spec, pod_set.requested, each)
+            for name, each in capacity.nodes.items()
+        )
+        return [each for each in found if each is not None]
+
+    def _show(self, jobs: tuple[Job, ...], replaced: dict[str, Job]) -> None:
+        before = self._replaced
+        is_same = replaced.keys() == before.keys() and all(replaced[uid] is before[uid] for uid in replaced)
+        if jobs is not self._jobs or not is_same:
+            self._shown = tuple([replaced.get(job.uid, job) for job in jobs]) if replaced else jobs
+        self._jobs, self._replaced = jobs, replaced
+
+
+def is_waiting_job(job: Job) -> bool:
+    """Return True if a job waits for nodes and its row does not already say that it is half-allocated."""
+    return job.status in (Status.PENDING, Status.STARTING) and not job.reason.startswith(HALF_ALLOCATED)
+
+
+def _with_answer(job: Job, answer: Answer) -> Job:
+    reason = with_cause(job.reason, answer.brief) if job.status.has_failed else answer.brief
+    if (found := answer.triage) is not None:
+        job = replace(job, remedy=found.remedy, culprit=(found.instance, found.rank))
+    return replace(job, reason=reason, lacks_capacity=answer.is_shortage)
+
+
+def _progress(job: Job) -> object:
+    if job.status.is_final:  # its pods may be removed
+        return job.status
+    return job.status, [(each.pod_uid, each.node, each.status) for each in job.instances]
+
+
+def _is_unschedulable(job: Job) -> bool:
+    return job.status is Status.PENDING and TRIED in job.reason and CLAIM not in job.reason.lower()
+
+
+def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Taint]) -> tuple[PodSet, ...]:
+    """Return the requests of pods without a node, by their templates; empty if one has none.
+
+    Clusters add tolerations to pods, as ExtendedResourceToleration does, so a template does not tell
+    which taints keep its pods away. The scheduler's message does: it names them. All other `taints`
+    count as tolerated.
+    """
+    templates = {(each.role, each.index): each.template for each in replicas}
+    specs = {id(each): spec_from_template(each) for each in {id(t): t for t in templates.values()}.values()}
+    unscheduled = [each for each in job.instances if not each.node and not each.status.is_final]
+    if not all(templates.get((each.role, each.index)) for each in unscheduled):
+        return ()
+    tolerated = [
+        Toleration(taint.key, "Equal", taint.value, taint.effect)
+        for taint in taints
+        if f"{{{taint.key}: {taint.value}}}" not in job.reason
+    ]
+    specs = {
+        key: msgspec.structs.replace(spec, tolerations=[*(spec.tolerations or ()), *tolerated])
+        for key, spec in specs.items()
+    }
+    return pod_sets((each.name, specs[id(templates[each.role, each.index])]) for each in unscheduled)

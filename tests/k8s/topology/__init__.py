@@ -1,1 +1,0 @@
-"""The links between GPUs, and which of them work best together."""

@@ -1,0 +1,220 @@
+"""Fields of the new-job form from top to bottom, made from the declarations of `JobSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from k8s.kinds import CREATABLE
+from k8s.kinds.job_spec import JOB_FIELDS, Section
+from k8s.kinds.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Quantity, Switch
+from trainer.catalogue import TRAINERS, Argument, Trainer
+from tui.draft.job_draft import DIRECTORIES
+
+COMMAND = "command"
+
+DEFAULT_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
+
+
+EDITED_YAML = "yaml"
+"""Key of the manifest as the user edited it, for drafts; no field shows it."""
+
+IMAGES_FOLDER = "image"
+"""The value of `working_dir` for the image's own; an empty one stands for the mount path."""
+
+_MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr", "num-iters")
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """Definition of one field."""
+
+    key: str
+    """A field of `JobSpec`, or trainer and argument as in `ddp.epochs`."""
+    label: str
+    help: str
+    """One sentence without a full stop, shown while the field has the focus."""
+    default: str = ""
+    placeholder: str = ""
+    """Shown while the field is empty: an example, or the meaning of empty."""
+    unit: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    control: Literal["text", "short", "choice", "lines"] = "text"
+
+
+class FormSection(NamedTuple):
+    """Part of the form under one heading."""
+
+    title: str
+    fields: tuple[FormField, ...]
+    more: tuple[FormField, ...] = ()
+
+
+_SHORT = (Number, OptionalNumber, Quantity, Duration)
+_YES_OR_NO = (("false", "no"), ("true", "yes"))
+
+
+def job_field(name: str, **changes: Any) -> FormField:
+    """Return the form field for a field of `JobSpec`.
+
+    Args:
+        name: The field's name.
+        changes: Attributes that differ from the declaration.
+    """
+    declared = JOB_FIELDS[name]
+    of_type = declared.type
+    choices: tuple[tuple[str, str], ...] = _YES_OR_NO if isinstance(of_type, Switch) else ()
+    choices = of_type.choices if isinstance(of_type, Choice) else choices
+    is_short = isinstance(of_type, _SHORT)
+    made = FormField(
+        name,
+        declared.title,
+        declared.help,
+        declared.default_text,
+        placeholder=declared.placeholder,
+        unit=declared.unit,
+        choices=choices,
+        control="choice" if choices else "lines" if of_type.is_repeated else "short" if is_short else "text",
+    )
+    return replace(made, **changes)
+
+
+KIND = FormField(
+    "kind",
+    "Kind",
+    "Kind of object to create; its operator must be installed in the cluster",
+    CREATABLE[0].title,
+    choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
+    control="choice",
+)
+SIZE_FIELDS = (
+    job_field("workers"),
+    job_field("gpus", default="1"),
+    job_field("processes", default=""),
+)
+RUN = FormField(
+    "run",
+    "Run",
+    "A packaged trainer, or your own command",
+    TRAINERS[0].name,
+    choices=(
+        *((each.name, f"{each.name}: {each.title}") for each in TRAINERS),
+        (COMMAND, "your own command"),
+    ),
+    control="choice",
+)
+COMMAND_FIELDS = (
+    job_field(
+        COMMAND,
+        help="Shell command, run by sh -c in every pod; with torchrun, the script and its arguments",
+        placeholder="torchrun train.py --epochs 3",
+        control="lines",
+    ),
+    job_field("torchrun"),
+    job_field("log_dir"),
+)
+CLAIM = FormField(
+    "claim", "Volume claim", "PersistentVolumeClaim for files that outlive the pods", placeholder="none"
+)
+_FIRST_VOLUME = (
+    CLAIM,
+    FormField(
+        "mount_path", "Mount path", "Where the claim is mounted; also the working directory", "/workspace"
+    ),
+)
+_MORE_VOLUMES = job_field("mounts", key="more_volumes", label="More volumes")
+
+MADE_OTHERWISE = frozenset({"command", "trainer", "processes", "working_dir", "mounts", "log_dir", "user"})
+"""Fields of `JobSpec` that the form does not parse from one field of the same name."""
+_ELSEWHERE = {*MADE_OTHERWISE, "torchrun", "workers", "gpus"} - {"working_dir"}
+_IN_FORM = {"working_dir": {"placeholder": f"the mount path; {IMAGES_FOLDER}: the image's own"}}
+
+
+def _declared(*sections: Section, basic: bool) -> tuple[FormField, ...]:
+    return tuple(
+        job_field(name, **_IN_FORM.get(name, {}))
+        for name, each in JOB_FIELDS.items()
+        if each.section in sections and each.is_basic == basic and name not in _ELSEWHERE
+    )
+
+
+TEMPLATE = FormField(
+    "template",
+    "Template",
+    "Starting point: fills in the fields you have not set",
+    choices=(("", "none"),),
+    control="choice",
+)
+_NAME, *_JOB = _declared("job", basic=True)
+SECTIONS: tuple[FormSection, ...] = (
+    FormSection("Job", (TEMPLATE, _NAME, KIND, *_JOB), _declared("job", basic=False)),
+    FormSection("Code", _declared("code", basic=True), _declared("code", basic=False)),
+    FormSection("Resources", SIZE_FIELDS, _declared("resources", basic=False)),
+    FormSection("Launch", (RUN,), _declared("launch", basic=False)),
+    FormSection(
+        "Data and environment",
+        (*_FIRST_VOLUME, *_declared("environment", basic=True)),
+        (_MORE_VOLUMES, *_declared("storage", "environment", basic=False)),
+    ),
+    FormSection("Scheduling", _declared("scheduling", basic=True), _declared("scheduling", basic=False)),
+    FormSection("Lifecycle", _declared("lifecycle", basic=True), _declared("lifecycle", basic=False)),
+)
+JOB_FORM_FIELDS: tuple[FormField, ...] = (
+    *(field for section in SECTIONS for field in (*section.fields, *section.more)),
+    *COMMAND_FIELDS,
+)
+
+_DEFAULTS: Mapping[str, str] = {field.key: field.default for field in JOB_FORM_FIELDS}
+
+
+def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
+    """Return the basic and the other fields of a trainer's arguments.
+
+    The directories of event files and checkpoints have none: see `job_draft`.
+    """
+    arguments = [each for each in trainer.arguments if each.name not in DIRECTORIES]
+    main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)
+    rest = tuple(_argument_field(trainer, each) for each in arguments if each.name not in _MAIN_ARGUMENTS)
+    return main, rest
+
+
+def labels(keys: Iterable[str]) -> str:
+    """Return the labels of fields, joined by commas."""
+    known = {field.key: field.label for field in (*JOB_FORM_FIELDS, *_argument_fields())}
+    return ", ".join(known.get(key, key) for key in keys)
+
+
+def _argument_fields() -> tuple[FormField, ...]:
+    return tuple(each for trainer in TRAINERS for part in trainer_fields(trainer) for each in part)
+
+
+def _argument_field(trainer: Trainer, argument: Argument) -> FormField:
+    choices = ("false", "true") if isinstance(argument.default, bool) else argument.choices
+    is_short = isinstance(argument.default, int | float) and not choices
+    label = argument.name.replace("-", " ") if len(argument.name) > 2 else argument.name.upper()
+    return FormField(
+        f"{trainer.name}.{argument.name}",
+        label[:1].upper() + label[1:],
+        argument.words,
+        default_text(argument),
+        placeholder="none",
+        unit=argument.unit,
+        choices=tuple((choice, {"true": "yes", "false": "no"}.get(choice, choice)) for choice in choices),
+        control="choice" if choices else "short" if is_short else "text",
+    )
+
+
+def default_text(argument: Argument) -> str:
+    """Return an argument's default as text of its field."""
+    default = str(argument.default)
+    return default.lower() if isinstance(argument.default, bool) else argument.zero or default
+
+
+def default_values() -> dict[str, str]:
+    """Return the value of every field of an untouched form, by key."""
+    values = dict(_DEFAULTS)
+    values["image"] = DEFAULT_IMAGE
+    for trainer in TRAINERS:
+        values |= {f"{trainer.name}.{each.name}": default_text(each) for each in trainer.arguments}
+    return values

@@ -1,4 +1,0 @@
-"""Job logic without drawing: filters, events, plans to change jobs.
-
-Pure, except for the verbs, which send requests.
-"""

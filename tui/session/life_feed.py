@@ -1,0 +1,534 @@
+"""Signs of life of running jobs: silence, slow ranks, and loss, read from their logs and event files.
+
+The user's own and the visible running jobs are polled in turn, with background priority: each chief's
+log at most every half minute, the logs of other ranks as the rate permits. The total rate does not
+depend on the number of jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from msgspec.structs import replace as replace_record
+
+from k8s.client.client import Client
+from k8s.client.rate_limiter import RateLimiter, background_requests
+from k8s.jobs.permissions import Permissions
+from k8s.logs import JobRanks, LogLine, Target, find_ranks, targets_of
+from k8s.logs.lines import rfc3339
+from k8s.logs.liveness import LEAST_S, JobLiveness
+from k8s.logs.tail import has_assumed_ranks, read_tail
+from k8s.snapshot import CurveAlert, Job, Silence, Straggler
+from k8s.status import Status
+from k8s.text.errors import Invalid, KubeError, NotFound
+from trainer.tfevents import ScalarCurve
+from tui.runs.alerts import Alert, RunHistory, curve_alerts, shown_alerts
+from tui.runs.curve_feed import CurveFeed
+from tui.runs.record import RunRecord, loss_tag, with_values
+from tui.runs.run_records import (
+    Gpus,
+    NodesAndPods,
+    as_deleted,
+    describe_run,
+    gpus_of,
+    is_gone,
+    job_record,
+    log_curves,
+    with_alerts,
+    with_end,
+    with_log,
+)
+from tui.runs.store import RunStore
+from tui.session.life import Life
+from tui.settings.options import DEFAULT_ALERTS, AlertRule
+from tui.tables.filters import own_names
+
+# Shortest interval between two reads of one log.
+READ_S = 30.0
+# Interval at which an idle feed checks for jobs to read.
+POLL_S = 0.5
+# Sustained rate of reads for all jobs together, a fifth of the rate limit, and burst for the first jobs.
+PER_S, BURST = 2.0, 40
+# Concurrent reads, so that a node that does not answer does not delay the others.
+MAX_READS = 4
+# One of so many reads is for a rank other than the chief, even if chiefs are waiting.
+OTHERS_SHARE = 4
+# Other ranks to read if the chief is silent.
+MAX_SUSPECTS = 8
+# Reads of a chief's log before each of which the pod of rank 0 is looked for, if it is not known.
+MAX_PROBES = 4
+# Lines to read from the end of a chief's log at first, a chief's log later, and another rank's log.
+FIRST_LINES, LINES, OTHER_LINES = 1000, 200, 40
+# After a read of this size, the next one asks for half as many lines.
+LARGE_BYTES = 128 * 1024
+# New lines to search for losses per read.
+LOSS_LINES = 100
+# The least recently read jobs are dropped beyond this number, because a console runs for days.
+MAX_JOBS = 512
+# Values per job, evenly spaced.
+MAX_VALUES = 64
+IDLE_S = 10.0
+# Limits of one command: logs to read, and seconds for all of them.
+MAX_ONCE, ONCE_S = 64, 5.0
+LOG_PERMISSION = "get pods/log"
+_Mark = tuple[Silence | None, tuple[Straggler, ...], tuple[CurveAlert, ...], bool, tuple[object, ...]]
+_ALIVE: _Mark = (None, (), (), False, ())
+
+
+@dataclass(slots=True, eq=False)
+class _JobReads:
+    job: Job
+    liveness: JobLiveness
+    ranks: JobRanks = field(default_factory=JobRanks)
+    at_s: float = -math.inf  # loop time of the last read of its chief's log
+    others_at_s: float = -math.inf
+    next_other: int = 0
+    lines: int = FIRST_LINES
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=LINES))
+    history: RunHistory = field(default_factory=RunHistory)
+    alerts: tuple[Alert, ...] = ()
+    files: CurveFeed | None = None
+    run: RunRecord | None = None  # with the values in the lines read so far
+    is_described: bool = False
+    probes: int = 0  # for the pod of rank 0
+    gpus: Gpus | None = None
+    is_busy: bool = False
+
+
+class LifeFeed:
+    """Signs of life and losses of the user's own and the visible running jobs.
+
+    Views show the losses in `life` and the jobs of `overlay`; only the feed's own task sends requests.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        permissions: Permissions | None,
+        jobs: Callable[[], Sequence[Job]],
+        *,
+        life: Life | None = None,
+        runs: RunStore | None = None,
+        place: Callable[[], NodesAndPods] = NodesAndPods,
+        on_marks: Callable[[], None] = lambda: None,
+        rules: Collection[AlertRule] = DEFAULT_ALERTS,
+        least_s: float = LEAST_S,
+        read_s: float = READ_S,
+    ) -> None:
+        """Prepare; no request is sent before `run`.
+
+        `jobs` returns all jobs, of which the user's own running ones are read, besides the visible jobs of
+        `life`. Without `permissions`, the permission to read logs is not checked. Runs that end are recorded
+        in `runs`; `place` returns the nodes and pods of the cluster. `on_marks` is called when `overlay`
+        returns something new.
+        """
+        self.life = life or Life()
+        self.life.is_idle = self._is_idle
+        self.client = client
+        self.runs = runs or RunStore()
+        self._place = place
+        self._permissions = permissions
+        self._jobs = jobs
+        self._on_marks = on_marks
+        self._rules = rules
+        self._least_s = least_s
+        self._read_s = read_s
+        self._reads: dict[str, _JobReads] = {}
+        self._marks: dict[str, _Mark] = {}
+        self._shown: dict[str, tuple[Job, _Mark, Job]] = {}
+        self._seen_jobs: Sequence[Job] = ()
+        self._own_running: tuple[Job, ...] = ()
+        self._ended: tuple[Job, ...] = ()
+        self._gone: dict[str, Job] = {}
+        self._wanted: Collection[str] = ()
+        self._turn = 0
+        # A limiter of its own, so that many jobs cost the cluster no more than a few.
+        self._limiter = RateLimiter(PER_S, BURST, reserve=0, background_delay_s=0)
+
+    def _is_idle(self) -> bool:
+        self._next_chief()
+        found = (self._reads[job.uid] for job in self.life.visible_jobs if job.uid in self._wanted)
+        return all(each.at_s > -math.inf and not each.is_busy for each in found)
+
+    def overlay(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return the jobs with their silence, stragglers and NaN; unchanged ones stay the same objects."""
+        if not self._marks:
+            return jobs
+        return tuple([self._marked(job) if job.uid in self._marks else job for job in jobs])
+
+    def _marked(self, job: Job) -> Job:
+        mark, shown = self._marks[job.uid], self._shown.get(job.uid)
+        if shown is None or shown[0] is not job or shown[1] != mark:
+            silence, stragglers, alerts, has_nan, _ = mark
+            if job.status is not Status.RUNNING:
+                silence, stragglers = None, ()
+                alerts = tuple(each for each in alerts if each.rule == AlertRule.DIVERGED)
+            reads = self._reads.get(job.uid)
+            marked = reads.liveness.with_restarts(reads.ranks.apply(job)) if reads is not None else job
+            marked = replace(marked, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
+            shown = self._shown[job.uid] = (job, mark, marked if marked != job else job)
+        return shown[2]
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        slots = asyncio.Semaphore(MAX_READS)
+        with background_requests():
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await slots.acquire()
+                    while (found := self._next()) is None:
+                        await asyncio.sleep(POLL_S)
+                    await self._limiter.acquire(is_urgent=False)
+                    group.create_task(self._read_next(*found, slots))
+
+    def _next(self) -> tuple[_JobReads, bool] | None:
+        # The next job to read, and whether to read its chief.
+        chief, other = self._next_chief(), self._next_other()
+        self._turn += 1
+        found = other if other is not None and self._turn % OTHERS_SHARE == 0 else chief or other
+        if found is None:
+            return None
+        now_s = asyncio.get_running_loop().time()
+        found.is_busy = True
+        if found is chief:
+            found.at_s = now_s
+            self._forget_oldest()
+        else:
+            found.others_at_s = now_s
+        return found, found is chief
+
+    def _update_jobs(self) -> None:
+        jobs = self._jobs()
+        if self._seen_jobs is jobs:
+            return
+        self._seen_jobs, running = jobs, (job for job in jobs if job.status is Status.RUNNING)
+        names = own_names(self.client.config.acting_user)  # unknown before the first response
+        self._own_running = tuple(job for job in running if job.user in names)
+        self._ended = tuple(job for job in jobs if job.status.is_final and job.uid in self._reads)
+        uids = {job.uid for job in jobs}
+        for uid, reads in self._reads.items():
+            is_new = uid not in uids and uid not in self._gone and uid not in self.runs
+            if is_new and len(self._gone) < MAX_JOBS:  # more may go than can be looked for
+                self._gone[uid] = reads.job
+                reads.at_s = -math.inf
+        kept = {*uids, *self._gone, *(job.uid for job in self.life.visible_jobs)}
+        for by_uid in (self._reads, self.life.losses, self.life.curves, self._marks, self._shown):
+            for uid in by_uid.keys() - kept:
+                del by_uid[uid]
+
+    def _next_chief(self) -> _JobReads | None:
+        self._update_jobs()
+        shown = self.life.visible_jobs
+        visible = [job for job in shown if job.status is Status.RUNNING or job.status.is_final]
+        ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
+        # Visible jobs first.
+        wanted = {job.uid: job for job in (*ended, *self._own_running, *self._gone.values())}
+        for uid, job in wanted.items():
+            reads = self._reads.get(uid)
+            if reads is None:
+                reads = self._reads[uid] = _JobReads(job, JobLiveness(self._least_s))
+            if job.status.is_final and not reads.job.status.is_final:
+                reads.at_s = -math.inf  # to read its last loss
+            reads.job = job
+        for job in visible:
+            if job.uid not in self._marks and job.status.is_final and (run := self.runs.get(job.uid)):
+                at_end = with_end(job, run)
+                self._set_mark(job.uid, (None, (), at_end.alerts, at_end.has_nan, ()))
+        self._wanted = wanted.keys()
+        due_s = asyncio.get_running_loop().time() - self._read_s
+        due = [each for uid in wanted if not (each := self._reads[uid]).is_busy and each.at_s <= due_s]
+        return min(due, key=lambda each: each.at_s, default=None)
+
+    def _lacks_loss(self, job: Job) -> bool:
+        has_log = job.log_dir or any(each.pod for each in job.instances)
+        return job.uid not in self.runs and bool(has_log)
+
+    def _next_other(self) -> _JobReads | None:
+        # One log of each job in turn, at a rate by which each pod is read as often as in smaller jobs.
+        now_s = asyncio.get_running_loop().time()
+        due = [
+            each
+            for each in map(self._reads.__getitem__, self._wanted)
+            if each.job.status is Status.RUNNING
+            and each.job.uid not in self._gone
+            and not each.is_busy
+            and each.at_s > -math.inf
+            and (others := len(each.job.instances) - 1)
+            and each.others_at_s + self._read_s / others <= now_s
+        ]
+        return min(due, key=lambda each: each.others_at_s, default=None)
+
+    def _forget_oldest(self) -> None:
+        hidden = [each for uid, each in self._reads.items() if uid not in self._wanted]
+        hidden.sort(key=lambda each: each.at_s)
+        # What was found in a job that is no longer read is soon out of date.
+        old_s = asyncio.get_running_loop().time() - 4 * self._read_s
+        for each in hidden:
+            is_over = each.job.status.is_final  # then it stays as it was at its end
+            if each.at_s < old_s and not is_over and self._marks.get(each.job.uid, _ALIVE)[:3] != _ALIVE[:3]:
+                self._marks[each.job.uid] = (*_ALIVE[:3], *self._marks[each.job.uid][3:])
+                self._on_marks()
+        for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:
+            for by_uid in (self._reads, self.life.losses, self.life.curves, self._marks, self._shown):
+                by_uid.pop(old.job.uid, None)
+
+    async def _read_next(self, reads: _JobReads, is_chief: bool, slots: asyncio.Semaphore) -> None:
+        # Errors are shown by the views of the job.
+        job = reads.job
+        try:
+            if job.uid in self._gone:
+                await self._record_gone(reads)
+            elif job.status is not Status.RUNNING:
+                await self._read_last(reads)
+                self._judge(reads)
+            elif await self._may_read(job):
+                await (self._read_chief(reads) if is_chief else self._read_other(reads))
+                self._judge(reads)
+        except KubeError as error:
+            if job.status.is_final and isinstance(error, NotFound | Invalid):
+                self.runs.add(replace_record(self._newest(reads), is_partial=True))
+                self._publish(job, ())
+        finally:
+            reads.is_busy = False
+            slots.release()
+
+    async def _may_read(self, job: Job) -> bool:
+        if self._permissions is None:
+            return True
+        return (await self._permissions.fetch(LOG_PERMISSION, job.ref.namespace)).is_allowed is not False
+
+    async def _read_chief(self, reads: _JobReads) -> None:
+        job = reads.job
+        reads.liveness.begin(job)
+        reads.gpus = gpus_of(job, self._place()) or reads.gpus
+        if reads.run is not None:  # the losses of all jobs come first
+            await self._describe(reads)
+        reads.run = reads.run or job_record(job, self.client.config.context)
+        now_s = time.time() + self.client.server_clock_offset_s
+        reads.liveness.add_status(job.progress, now_s, asyncio.get_running_loop().time())
+        values = await self._from_files(reads)
+        self._record_values(job, values)
+        if reads.probes < MAX_PROBES:  # its pods may not have printed at first
+            reads.probes += 1
+            await find_ranks(self.client, job, ranks=reads.ranks, is_urgent=False)
+        job = reads.ranks.apply(job)
+        if target := next(iter(targets_of(job)), None):
+            lines, new = await self._read_log(reads, target, reads.lines)
+            is_large = sum(len(line.raw) for line in lines) > LARGE_BYTES
+            enough = min(FIRST_LINES, max(LINES, 4 * reads.liveness.writer_count))
+            reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, enough)
+            if new and not values:
+                curves = await self._add_losses(reads, new[-LOSS_LINES:])
+                reads.losses.extend(_losses_of(curves))
+                self._record_values(job, _few(reads.losses))
+                reads.run = with_values(reads.run, curves, adds=True)
+        suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
+        for target in suspects:
+            await self._limiter.acquire(is_urgent=False)
+            await self._read_log(reads, target, OTHER_LINES)
+
+    async def _add_losses(self, reads: _JobReads, new: Sequence[LogLine]) -> Sequence[ScalarCurve]:
+        curves = await asyncio.to_thread(log_curves, new)
+        by_tag = {each.tag: each for each in curves}
+        reads.history.add(by_tag, loss_tag(by_tag))
+        reads.alerts = await asyncio.to_thread(reads.history.alerts, self._rules)
+        return curves
+
+    def _record_values(self, job: Job, values: Sequence[float]) -> None:
+        if values and values != self.life.losses.get(job.uid):
+            self._publish(job, values)
+
+    def _publish(self, job: Job, values: Sequence[float]) -> None:
+        self.life.set_loss(job, values)
+
+    async def _read_other(self, reads: _JobReads) -> None:
+        if others := targets_of(reads.ranks.apply(reads.job))[1:]:
+            reads.next_other = (reads.next_other + 1) % len(others)
+            await self._read_log(reads, others[reads.next_other], OTHER_LINES)
+
+    async def _read_log(
+        self, reads: _JobReads, target: Target, lines: int
+    ) -> tuple[Sequence[LogLine], Sequence[LogLine]]:
+        # Time of the request: the machine may sleep before the response arrives.
+        sent_s, now_s = time.time(), asyncio.get_running_loop().time()
+        newest_s = reads.liveness.newest_of(target)
+        since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, to detect gaps
+        found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S)
+        sent_s += self.client.server_clock_offset_s
+        reads.ranks.add(target, found)
+        return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
+
+    def _judge(self, reads: _JobReads) -> None:
+        job, values = reads.job, self.life.losses.get(reads.job.uid, ())
+        has_nan = AlertRule.NAN in self._rules and _is_broken(values)
+        alerts = shown_alerts(reads.alerts)
+        known = reads.liveness.with_restarts(reads.ranks.apply(job)).instances
+        is_plain = not has_assumed_ranks(job) and not any(each.rank_restarts for each in known)
+        proofs = () if is_plain else tuple((each.ranks, each.is_chief, each.restarts) for each in known)
+        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), alerts, has_nan, proofs)
+        self._set_mark(job.uid, mark)
+
+    def _set_mark(self, uid: str, mark: _Mark) -> None:
+        if mark != self._marks.get(uid, _ALIVE):
+            self._marks[uid] = mark
+            self._on_marks()
+
+    async def _describe(self, reads: _JobReads) -> None:
+        # Once for each job, and early: its object may be gone when the run has ended.
+        if not reads.is_described:
+            await self._limiter.acquire(is_urgent=False)
+            reads.run = await describe_run(self.client, reads.job, self._place(), reads.run, reads.gpus)
+            reads.is_described = True
+
+    async def _read_last(self, reads: _JobReads) -> None:
+        # Values that were read while the job ran may lack its last lines.
+        values = await self._from_files(reads)
+        if not values and not await self._may_read(reads.job):
+            return
+        await self._describe(reads)
+        job = await find_ranks(self.client, reads.job, ranks=reads.ranks, is_urgent=False)
+        if (target := next(iter(targets_of(job)), None)) is not None:
+            tail = await read_tail(self.client, target, FIRST_LINES)
+            newest_s = reads.liveness.newest_of(target) or 0.0
+            if reads.run is not None:
+                new = [line for line in tail if line.stamp_ns > newest_s * 1e9]
+                reads.run = await asyncio.to_thread(with_log, reads.run, new, adds=True)
+                if not values:
+                    await self._add_losses(reads, new)
+            if not values:
+                curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
+                values = _losses_of(curves)
+        self.runs.add(with_alerts(self._newest(reads), reads.alerts))
+        self._publish(reads.job, values)
+
+    async def _record_gone(self, reads: _JobReads) -> None:
+        # A job of another namespace than the one shown is not gone.
+        job = self._gone[reads.job.uid]
+        try:
+            if await is_gone(self.client, job.ref, job.uid):
+                self.runs.add(as_deleted(replace_record(self._newest(reads), is_partial=True)))
+        finally:
+            for by_uid in (self._gone, self._reads):
+                by_uid.pop(job.uid, None)
+
+    def _newest(self, reads: _JobReads) -> RunRecord:
+        job, run = reads.job, reads.run
+        found = job_record(job, self.client.config.context)
+        if run is not None:
+            names = ("status", "created_s", "started_s", "ended_s", "seen_s")
+            found = replace_record(run, **{name: getattr(found, name) for name in names})
+        if reads.files is not None and (curves := [each for each in reads.files.curves() if len(each)]):
+            found = replace_record(found, source=reads.files.source)
+            found = with_values(found, curves, reads.files.events.texts())
+        return found
+
+    async def _from_files(self, reads: _JobReads) -> Sequence[float]:
+        job = reads.job
+        if not job.log_dir:
+            return ()
+        reads.files = reads.files or CurveFeed(self.client, job.ref, lambda: reads.job)
+        if not await reads.files.read_local():
+            return ()
+        curves = {each.tag: each for each in reads.files.curves() if len(each)}
+        if not (tag := loss_tag(curves)):
+            return ()
+        self.life.curves[job.uid] = curve = _copied(curves[tag])
+        reads.alerts = await asyncio.to_thread(curve_alerts, curves, tag, self._rules)
+        now_s = time.time() + self.client.server_clock_offset_s
+        newest = zip(curve.steps[-LINES:], curve.wall_times[-LINES:], strict=True)
+        reads.liveness.add_metrics(newest, now_s, asyncio.get_running_loop().time())
+        return _few(curve.values)
+
+
+@dataclass(frozen=True, slots=True)
+class LifeReading:
+    """Signs of life of several jobs, by job UID."""
+
+    jobs: Mapping[str, Job]  # with what their output shows
+    losses: Mapping[str, Sequence[float]]  # newest last
+
+
+async def read_life(
+    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = LINES
+) -> LifeReading:
+    """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
+
+    Reads at most `MAX_ONCE` logs in `ONCE_S` seconds, chiefs first, and skips unreadable ones.
+    """
+    ended = [job for job in jobs if job.status.is_final and job.uid not in runs]
+    life = {
+        job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING
+    }
+    by_job = [(job, targets_of(job)) for job in (*(job for job, _ in life.values()), *ended)]
+    chiefs = [(job, targets[0]) for job, targets in by_job if targets]
+    others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
+    found: dict[str, Sequence[float]] = {}
+    ranks, ranked = {job.uid: JobRanks() for job, _ in by_job}, dict[str, Job]()
+    alerts: dict[str, tuple[CurveAlert, ...]] = {}
+
+    async def read(job: Job, target: Target) -> None:
+        with suppress(KubeError):
+            if job.uid not in life:
+                ranked[job.uid] = await find_ranks(client, job)
+                target = targets_of(ranked[job.uid])[0]
+            sent_s, now_s = time.time(), asyncio.get_running_loop().time()
+            # The tracebacks of many ranks may follow the last loss.
+            most = lines if job.uid in life else FIRST_LINES
+            tail = await read_tail(client, target, most, idle_s=ONCE_S)
+            ranks[job.uid].add(target, tail)
+            is_first = target.is_chief or job.uid not in found or any(line.rank == 0 for line in tail)
+            curves = {each.tag: each for each in log_curves(tail)} if is_first else {}
+            if tag := loss_tag(curves):
+                found[job.uid] = _few(curves[tag].values)
+                alerts[job.uid] = shown_alerts(curve_alerts(curves, tag))
+            if job.uid in life:
+                life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
+            else:
+                runs.add(with_log(await describe_run(client, job), tail))
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ONCE_S):
+            await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
+    marked = {
+        uid: replace(
+            each.with_restarts(ranks[uid].apply(job)),
+            silence=each.silence(job),
+            stragglers=each.stragglers(job),
+            alerts=alerts.get(uid, ()),
+            has_nan=_is_broken(found.get(uid, ())),
+        )
+        for uid, (job, each) in life.items()
+    }
+    marked |= {
+        job.uid: with_end(ranked.get(job.uid, job), runs.get(job.uid)) for job in jobs if job.uid not in life
+    }
+    return LifeReading(marked, found)
+
+
+def _is_broken(losses: Sequence[float]) -> bool:
+    return bool(losses) and not math.isfinite(losses[-1])
+
+
+def _losses_of(curves: Sequence[ScalarCurve]) -> Sequence[float]:
+    by_tag = {curve.tag: curve for curve in curves}
+    tag = loss_tag(by_tag)
+    return _few(by_tag[tag].values) if tag else ()
+
+
+def _copied(curve: ScalarCurve) -> ScalarCurve:
+    # A copy, because a thread keeps appending to the original.
+    return replace(curve, steps=curve.steps[:], wall_times=curve.wall_times[:], values=curve.values[:])
+
+
+def _few(values: Sequence[float]) -> Sequence[float]:
+    # Evenly spaced.
+    if len(values) <= MAX_VALUES:
+        return tuple(values)
+    step = (len(values) - 1) / (MAX_VALUES - 1)
+    return tuple(values[round(place * step)] for place in range(MAX_VALUES))

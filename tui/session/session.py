@@ -1,0 +1,93 @@
+"""One connection to a cluster, with everything that lives as long as it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from k8s.client.client import Client
+from k8s.jobs.permissions import Permissions
+from k8s.reasons.job_reasons import JobReasons
+from tui.runs.store import RunStore
+from tui.session.life import Life
+from tui.settings.options import ConsoleOptions
+from tui.settings.served_kinds import open_mirror
+from tui.tables.filters import own_names
+
+if TYPE_CHECKING:
+    from k8s.gpus.links import LinkMatrix
+    from k8s.reasons.failures import FailureCause
+    from tui.runs.run_records import NodesAndPods
+    from tui.session.life_feed import LifeFeed
+    from tui.session.telemetry_feed import TelemetryFeed
+
+
+class Session:
+    """A connected cluster. It never changes to another one: a switch of the context makes a new session."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: ConsoleOptions,
+        runs: RunStore,
+        causes: Sequence[FailureCause] | None = None,
+    ) -> None:
+        """Prepare; no request is sent before `mirror.run`.
+
+        Args:
+            client: The cluster; the caller closes it.
+            options: Resolved options; they name the sandbox's kubeconfig once it has started.
+            runs: Receives the runs that end.
+            causes: Known causes of failures; None for the packaged ones.
+        """
+        self.client = client
+        self.options = options
+        self.runs = runs
+        namespace = "" if options.is_all_namespaces else options.namespace or client.config.namespace
+        self.mirror = open_mirror(options.state_folder, client, namespace)
+        self.reasons = JobReasons(self.mirror, own_names, causes)
+        self.permissions = Permissions(client)
+        self.life = Life()
+        """Filled while the feed of `open_life` runs."""
+        self.links: dict[str, LinkMatrix] = {}
+        """GPU links by node, filled on demand."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace for what needs one: the shown one, or the user's own while all are shown."""
+        return self.mirror.namespace or self.client.config.namespace
+
+    @property
+    def place(self) -> NodesAndPods:
+        """Nodes and pods as they are now."""
+        from tui.runs.run_records import NodesAndPods
+
+        return NodesAndPods(self.mirror.latest.nodes, self.mirror.pods)
+
+    @cached_property
+    def telemetry(self) -> TelemetryFeed:
+        """GPU telemetry of the visible nodes; slow to import, so it is opened on first use."""
+        from tui.session.telemetry_feed import open_telemetry
+
+        mirror = self.mirror
+        return open_telemetry(
+            self.client, lambda: mirror.all_jobs, lambda: mirror.latest.nodes, self.options.prometheus
+        )
+
+    def open_life(self) -> LifeFeed:
+        """Return the feed that reads signs of life, shown from now on; slow to import."""
+        from tui.session.life_feed import LifeFeed
+
+        feed = LifeFeed(
+            self.client,
+            self.permissions,
+            lambda: self.mirror.all_jobs,
+            life=self.life,
+            runs=self.runs,
+            place=lambda: self.place,
+            on_marks=self.mirror.publish_soon,
+            rules=self.options.alerts,
+        )
+        self.mirror.overlay = feed.overlay
+        return feed

@@ -1,0 +1,85 @@
+"""Actions on past runs, and comparisons of them with jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from k8s.snapshot import Job
+from k8s.text.sanitize import sanitize
+from tui.runs.record import RunRecord, with_past
+from tui.screens.base.console import BaseConsole, Functions
+from tui.screens.base.request import ActionRequest, Route
+
+# Concurrent reads of jobs.
+MOST_AT_ONCE = 4
+
+
+def runs(console: BaseConsole, request: ActionRequest) -> None:
+    """Show the past runs."""
+    from tui.screens.lists.compare import RunsView
+
+    console.views.show(Route("runs"), RunsView(console.context.runs))
+    if request.argument and (view := console.views.current) is not None:
+        view.filter_text = request.argument.removeprefix("/")
+
+
+def open_run(console: BaseConsole, request: ActionRequest) -> None:
+    """Show everything in the record of a run."""
+    from tui.screens.documents.text import TextView
+    from tui.tables.runs import run_text
+
+    uid = request.argument or request.selected
+    if (found := console.context.runs.get(uid)) is not None:
+
+        async def fetch() -> str:
+            return run_text(console.context.runs.get(uid) or found)
+
+        console.views.show(Route("open_run", uid), TextView(f"Past runs › {found.name}", fetch))
+
+
+def compare(console: BaseConsole, request: ActionRequest) -> None:
+    """Compare jobs and past runs, by name or UID: the settings that differ, and values."""
+    from tui.screens.lists.compare import CompareView
+
+    words = request.argument.split()
+    past = {each.uid: each for each in console.context.runs.records()}
+    past |= {each.name: each for each in past.values() if each.name}
+    jobs = {job.ref.name: job for job in reversed(console.snapshot.jobs)}
+    jobs |= {job.uid: job for job in console.snapshot.jobs}
+    chosen: list[Job | RunRecord] = [job for ref in request.targets if (job := console.snapshot.job(ref))]
+    missing = [word for word in dict.fromkeys(words) if word not in jobs and word not in past]
+    chosen += [jobs.get(word) or past[word] for word in dict.fromkeys(words) if word not in missing]
+    if missing:
+        console.notify(
+            "Past runs: :runs",
+            title=f"No job or past run {sanitize(', '.join(missing))}.",
+            severity="warning",
+        )
+    elif len(chosen) < 2:
+        console.notify("Mark them with space.", title="Two or more are compared.", severity="warning")
+    else:
+        names = " ".join(each.uid for each in chosen)
+        view = CompareView(len(chosen), partial(_read, console, chosen))
+        console.views.show(Route("compare", names), view)
+
+
+async def _read(console: BaseConsole, chosen: Sequence[Job | RunRecord]) -> list[RunRecord]:
+    from tui.runs.run_records import read_run
+
+    session, store = console.session, console.context.runs
+    slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def read(each: Job | RunRecord) -> RunRecord:
+        if isinstance(each, RunRecord):
+            return each
+        if session is None:
+            return store.get(each.uid) or RunRecord(each.uid, each.ref.name)
+        async with slots:
+            return with_past(await read_run(session.client, each, session.place), store.get(each.uid))
+
+    return list(await asyncio.gather(*map(read, chosen)))
+
+
+FUNCTIONS: Functions = {"compare": compare, "open_run": open_run, "runs": runs}
