@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from k8s.models.resources import PODS, Resource
-from k8s.sandbox.api.queries import selector_of
+from k8s.sandbox.api.lists import selector_of
 from k8s.sandbox.api.served import ServedResource
 from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from k8s.sandbox.api.admission import patches
+from k8s.sandbox.api import patches
 from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster, status_object
 
 Object = dict[str, Any]

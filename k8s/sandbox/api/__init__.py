@@ -1,6 +1,6 @@
 """API server of the sandbox.
 
-`server` routes a request: `bodies` and `queries` parse it, `lists` and `discovery` write
-the answer, `streams` carry logs, exec and port-forward. `registry` admits a change
-(`patches`, `defaults`, `validation`, `deletion`) and `store` saves it in SQLite.
+`server` parses a request and routes it. `lists` and `discovery` write answers; `pod_log`, `pod_exec` and
+`pod_forward` carry streams. `registry` admits a change (`patches`, `validation`, `deletion`) and `store`
+saves it in SQLite.
 """

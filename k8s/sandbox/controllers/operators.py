@@ -21,7 +21,7 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, kubeflow, mpi, tensorstack, trainer
+from k8s.sandbox.controllers import batch, kubeflow, tensorstack, trainer
 from k8s.sandbox.controllers.batch import DeploymentKind
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 from k8s.text.errors import KubeError
@@ -47,10 +47,10 @@ OPERATORS: Mapping[str, Operator] = {
     "job-controller": Operator(batch.decide),
     DeploymentKind.operator: Operator(batch.decide_deployment),
     "training-operator": Operator(kubeflow.decide),
-    "training-operator-mpi": Operator(mpi.decide, mpi.OWNED),
+    "training-operator-mpi": Operator(kubeflow.decide_mpi, kubeflow.OWNED),
     "trainer": Operator(trainer.decide, reads=TRAINING_RUNTIMES),
     "tensorstack": Operator(tensorstack.decide, tensorstack.OWNED),
-    "mpi-operator": Operator(mpi.decide, mpi.OWNED),
+    "mpi-operator": Operator(kubeflow.decide_mpi, kubeflow.OWNED),
 }
 
 

@@ -16,10 +16,8 @@ from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PO
 from k8s.sandbox.controller_runtime import ENDED, Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import ContainerContext, memory_limit
-from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
-from k8s.sandbox.node.pod_status import terminated
-from k8s.sandbox.node.process_tree import TreeUsage, UsageMeter, end_marked
-from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended
+from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun, terminated
+from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, TreeUsage, UsageMeter, end_marked
 from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import yaml
 
-from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.server import Server
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import Api, config, thing
 from tests.scripted.object_store import ObjectStore

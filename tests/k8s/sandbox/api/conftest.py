@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from k8s.sandbox.api.http.listening import server_context
-from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.listening import server_context
+from k8s.sandbox.api.server import Server
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.api.kubectl import Kubectl
 from tests.k8s.sandbox.calls import Api

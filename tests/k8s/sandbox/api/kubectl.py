@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.server import Server
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, pod
 from tests.k8s.sandbox.containers import waiting_container
 

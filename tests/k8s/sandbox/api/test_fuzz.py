@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from k8s.sandbox.api.admission import patches
-from k8s.sandbox.api.admission.deletion import DeleteOptions
-from k8s.sandbox.api.admission.registry import Registry
-from k8s.sandbox.api.admission.validation import CHECKS
+from k8s.sandbox.api import patches
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.queries import field_requirements, label_requirements
+from k8s.sandbox.api.deletion import DeleteOptions
+from k8s.sandbox.api.lists import field_requirements, label_requirements
+from k8s.sandbox.api.registry import Registry
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.validation import CHECKS
 from tests.k8s.sandbox.calls import Object, config, job, pod, thing, torch_job
 
 words = st.text("ab", min_size=1, max_size=2)

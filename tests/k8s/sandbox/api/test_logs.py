@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.sandbox.api.streams import log_file
-from k8s.sandbox.api.streams.log_file import ROTATED_AWAY, LogFile, tail_offset
-from k8s.sandbox.api.streams.pod_log import MAX_WAIT_S
+from k8s.sandbox.api import pod_log
+from k8s.sandbox.api.pod_log import MAX_WAIT_S, ROTATED_AWAY, LogFile, tail_offset
 from k8s.sandbox.pod_folder import log_of
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
@@ -201,14 +200,14 @@ def test_logs_are_decoded_and_cut_by_lines(
     wanted = [b"".join(parts) + b"\n" for parts in lines]
     if wanted and unfinished:
         wanted[-1] = wanted[-1][:-1]
-    usual = log_file.BLOCK_BYTES
-    log_file.BLOCK_BYTES = block
+    usual = pod_log.BLOCK_BYTES
+    pod_log.BLOCK_BYTES = block
     try:
         file = BytesIO(text)
         file.seek(tail_offset(file, tail))
         text = text_of(LogFile(file))
     finally:
-        log_file.BLOCK_BYTES = usual
+        pod_log.BLOCK_BYTES = usual
     assert text == b"".join(wanted[len(wanted) - tail :] if tail < len(wanted) else wanted)
 
 
@@ -321,8 +320,8 @@ def test_any_rotated_log_reads_as_the_same_log_in_one_file(
 ) -> None:
     seconds = sorted(second for part in parts for second in part)
     sizes = [len(part) for part in parts]
-    usual = log_file.BLOCK_BYTES
-    log_file.BLOCK_BYTES = block
+    usual = pod_log.BLOCK_BYTES
+    pod_log.BLOCK_BYTES = block
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -339,7 +338,7 @@ def test_any_rotated_log_reads_as_the_same_log_in_one_file(
                 for run in (0, 1)
             ]
     finally:
-        log_file.BLOCK_BYTES = usual
+        pod_log.BLOCK_BYTES = usual
     assert texts[0] == texts[1]
     assert len(texts[0].splitlines()) == len(
         [each for each in seconds[-tail if tail else len(seconds) * (tail == 0) :] if each >= (since or 0)]

@@ -16,7 +16,7 @@ import pytest
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.jobs.port_forward import forward
-from k8s.sandbox.api.streams.pod_forward import DICTIONARY, POLL_S, TUNNEL_PROTOCOL
+from k8s.sandbox.api.pod_forward import DICTIONARY, POLL_S, TUNNEL_PROTOCOL
 from k8s.sandbox.pod_folder import port_socket
 from k8s.text.errors import KubeError
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod

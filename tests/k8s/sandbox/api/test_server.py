@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from k8s.client.transport import uid_of_peer
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.http import bodies
-from k8s.sandbox.api.http.listening import listen, server_context
-from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.listening import listen, server_context
+from k8s.sandbox.api.server import MAX_DEPTH, Server, decode_body
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import (
     JSON_PATCH,
@@ -274,18 +273,18 @@ json_values = st.recursive(
 )
 
 
-@given(value=json_values, depth=st.integers(0, 2 * bodies.MAX_DEPTH))
+@given(value=json_values, depth=st.integers(0, 2 * MAX_DEPTH))
 def test_json_is_decoded_up_to_the_depth_limit(value: object, depth: int) -> None:
     value = msgspec.json.decode(msgspec.json.encode(value))
     for _ in range(depth):
         value = [value]
     body = msgspec.json.encode(value)
-    if _depth(value) > bodies.MAX_DEPTH:
+    if _depth(value) > MAX_DEPTH:
         with pytest.raises(ApiError) as error:
-            bodies.decode(body, "Pod")
+            decode_body(body, "Pod")
         assert error.value.code == 400
     else:
-        assert bodies.decode(body, "Pod") == value
+        assert decode_body(body, "Pod") == value
 
 
 def _depth(value: object) -> int:
@@ -297,7 +296,7 @@ def _depth(value: object) -> int:
 @given(body=st.binary(max_size=60) | st.text(alphabet='[]{}"\\&*a:,-\n <!|>', max_size=60).map(str.encode))
 def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
     try:
-        decoded = bodies.decode(body, "Pod")
+        decoded = decode_body(body, "Pod")
     except ApiError as error:
         assert error.code == 400
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.api.http import lists
+from k8s.sandbox.api import lists
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.store import RESERVE_BYTES, Object, Store, StoreError
 from k8s.text.errors import Expired

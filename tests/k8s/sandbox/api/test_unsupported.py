@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from k8s.sandbox.api.admission.validation import MAX_WARNING_LENGTH, MAX_WARNINGS, REFUSED, warnings_of
-from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.server import Server
 from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.validation import MAX_WARNING_LENGTH, MAX_WARNINGS, REFUSED, warnings_of
 from tests.k8s.sandbox.calls import TORCH_JOBS, Answer, Api, Object, job, pod, thing, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
 

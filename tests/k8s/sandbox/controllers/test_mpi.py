@@ -13,7 +13,7 @@ from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import PROCESSES
-from k8s.sandbox.controllers import mpi
+from k8s.sandbox.controllers import kubeflow
 from k8s.sandbox.controllers.reconcile import GANG, RESTARTS, ObservedJob, Plan
 from tests import FIXTURES
 from tests.k8s.sandbox.live.running import Manifest, mpi_job
@@ -44,7 +44,7 @@ def named(name: str) -> Manifest:
 
 
 def decide(job: Manifest, *pods: Manifest, kind: MPIKind = NEW, restarts: int = 0) -> Plan:
-    return mpi.decide(ObservedJob(kind, job, pods, restarts=restarts))
+    return kubeflow.decide_mpi(ObservedJob(kind, job, pods, restarts=restarts))
 
 
 def names(pods: list[Manifest]) -> list[str]:
@@ -246,7 +246,7 @@ def test_an_arena_job_has_a_slot_for_each_gpu_by_default(spec: Manifest, slots: 
 
 def by_pods(job: Manifest, *pods: Manifest, config: Manifest | None = None) -> Plan:
     children: dict[Resource, list[Manifest]] = {CONFIG_MAPS: [config] if config else []}
-    return mpi.decide(ObservedJob(MPIJobV1(), job, pods, children=children))
+    return kubeflow.decide_mpi(ObservedJob(MPIJobV1(), job, pods, children=children))
 
 
 def v1_job(*, workers: int = 2, launcher_gpus: int = 0, **policy: Any) -> Manifest:

@@ -15,7 +15,7 @@ from k8s.reasons.causes.unschedulable import capacity
 from k8s.reasons.objects import FullPod
 from k8s.reasons.scheduling import requests
 from k8s.reasons.scheduling.predicates import NodeCapacity
-from k8s.sandbox.controllers.placement import (
+from k8s.sandbox.controllers.scheduler import (
     LinkedGpus,
     PendingPod,
     choose_gpus,

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.node.process_tree import ProcessStat, trees
-from k8s.sandbox.node.processes import Ended, Process
+from k8s.sandbox.node.processes import Ended, Process, ProcessStat, trees
 from k8s.sandbox.node.shim import Log
 from k8s.sandbox.pod_folder import Launch, LogLimits, log_of, log_parts
 from tests import ROOT

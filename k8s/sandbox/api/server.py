@@ -1,14 +1,16 @@
-"""The sandbox's HTTP server on a loopback socket: routes requests to the registry."""
+"""The sandbox's HTTP server on a loopback socket: parses requests and routes them to the registry."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
+import os
+import pwd
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +19,19 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import patches
-from k8s.sandbox.api.admission.deletion import now
-from k8s.sandbox.api.admission.registry import Registry
-from k8s.sandbox.api.admission.validation import warnings_of
-from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.http import bodies, discovery, lists
-from k8s.sandbox.api.http.listening import BACKLOG, HANDSHAKE_S, listen
-from k8s.sandbox.api.served import BY_PATH, ServedResource
+from k8s.sandbox.api import api_errors, discovery, lists, patches
+from k8s.sandbox.api.api_errors import ApiError, StatusCause
+from k8s.sandbox.api.deletion import DeleteOptions, now
+from k8s.sandbox.api.listening import BACKLOG, HANDSHAKE_S, listen
+from k8s.sandbox.api.lists import read_query
+from k8s.sandbox.api.patches import without_nulls
+from k8s.sandbox.api.pod_exec import run_exec
+from k8s.sandbox.api.pod_forward import run_forward
+from k8s.sandbox.api.pod_log import send_log
+from k8s.sandbox.api.registry import Registry
+from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
 from k8s.sandbox.api.store import Object, Store, StoreError
-from k8s.sandbox.api.streams.pod_exec import run_exec
-from k8s.sandbox.api.streams.pod_forward import run_forward
-from k8s.sandbox.api.streams.pod_log import send_log
+from k8s.sandbox.api.validation import warnings_of
 from k8s.text.errors import join_sentences
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,13 @@ PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
     "application/strategic-merge-patch+json": patches.strategic,
 }
 SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+JSON = "application/json"
+# Name that aiohttp gives to a missing content type; a real server takes such a body for JSON.
+UNNAMED_TYPE = "application/octet-stream"
+GROUPS = ("system:masters", "system:authenticated")
+# Levels of objects and lists in a body, as in Go's decoder; those of a pod template are about fifteen.
+MAX_DEPTH = 100
+PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +253,12 @@ class Server:
     async def _review(self, request: web.Request, version: str, kind: str) -> web.Response:
         if request.method != "POST":
             raise api_errors.not_allowed()
-        answer = bodies.review(await bodies.read(request, kind), version, kind)
+        answer = review(await read_body(request, kind), version, kind)
         return _json(msgspec.json.encode(answer), 201)
 
     async def _create(self, request: web.Request, target: RequestTarget) -> web.Response:
-        dry_run = bodies.is_dry_run(request.query.getall("dryRun", []), "CreateOptions")
-        body = await bodies.read(request, target.served.resource.kind)
+        dry_run = is_dry_run(request.query.getall("dryRun", []), "CreateOptions")
+        body = await read_body(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, dry_run=dry_run)
         answer = _json(msgspec.json.encode(obj), 201)
         for warning in warnings_of(obj):
@@ -258,14 +267,14 @@ class Server:
         return answer
 
     async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
-        dry_run = bodies.is_dry_run(request.query.getall("dryRun", []), "PatchOptions")
+        dry_run = is_dry_run(request.query.getall("dryRun", []), "PatchOptions")
         served = target.served
         if request.content_type == "application/apply-patch+yaml":
             advice = "use client-side apply, kubectl apply without --server-side"
             message = f"the sandbox has no server-side apply: {advice}"
             raise ApiError(415, "UnsupportedMediaType", message)
         types = [each for each in PATCHES if not (served.is_custom and "strategic" in each)]
-        body = await bodies.read(request, served.resource.kind, types)
+        body = await read_body(request, served.resource.kind, types)
         change = PATCHES.get(request.content_type, patches.merge)
         if change is not patches.json_patch and not isinstance(body, dict):
             raise api_errors.bad_request("the patch is not an object")
@@ -281,7 +290,7 @@ class Server:
 
     async def _delete(self, request: web.Request, target: RequestTarget) -> web.Response:
         served = target.served
-        options = await bodies.deletion_options(request)
+        options = await deletion_options(request)
         obj, gone = self.registry.delete(served, target.namespace, target.name, options)
         if not gone or served.returns_deleted:
             return _json(msgspec.json.encode(obj))
@@ -293,8 +302,8 @@ class Server:
 
     async def _subresource(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.subresource == "binding" and request.method == "POST":
-            binding = await bodies.read(request, "Binding")
-            self.registry.bind(target.namespace, target.name, *bodies.parse_binding(binding))
+            binding = await read_body(request, "Binding")
+            self.registry.bind(target.namespace, target.name, *parse_binding(binding))
             return _json(msgspec.json.encode(SUCCESS | {"code": 201}), 201)
         pod = self.registry.get(target.served, target.namespace, target.name)
         if target.subresource == "log" and request.method == "GET":
@@ -370,3 +379,113 @@ def _json(body: bytes, status: int = 200) -> web.Response:
 
 def _status_response(error: ApiError) -> web.Response:
     return _json(msgspec.json.encode(error.status), error.code)
+
+
+def owner_name() -> str:
+    """Return the account that runs the sandbox, its only user: jobs are submitted in this name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "sandbox"
+
+
+async def read_body(request: web.Request, kind: str, accepted: Iterable[str] = (JSON,)) -> Any:
+    """Return the decoded body, which may be any JSON value.
+
+    Raises:
+        ApiError: The content type is not accepted, or the body cannot be decoded.
+    """
+    if request.content_type not in (*accepted, UNNAMED_TYPE):
+        listed = ", ".join(accepted)
+        message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+        raise ApiError(415, "UnsupportedMediaType", message)
+    return decode_body(await request.read(), kind)
+
+
+def decode_body(body: bytes, kind: str) -> Any:
+    """Decode JSON; `kind` is the expected kind, for the message.
+
+    Raises:
+        ApiError: The body is not JSON, or is nested deeper than `MAX_DEPTH`.
+    """
+    try:
+        decoded = msgspec.json.decode(body)
+        if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(decoded) > MAX_DEPTH:
+            raise ValueError("exceeded max depth")
+    except (ValueError, RecursionError) as error:
+        why = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"couldn't get version/kind; json parse error: {why}"
+        ) from error
+    return decoded
+
+
+def _depth(value: Any) -> int:
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if members is None else 1 + max(map(_depth, members), default=0)
+
+
+async def deletion_options(request: web.Request) -> DeleteOptions:
+    """Return the options of a delete request, from the body or else from the query."""
+    body: Any = {}
+    if request.can_read_body:
+        body = await read_body(request, "DeleteOptions") or {}
+    if not isinstance(body, dict):
+        raise api_errors.bad_request("the body is not a DeleteOptions")
+    query = {**request.query, "dryRun": request.query.getall("dryRun", [])}
+    options = read_query({**query, **without_nulls(body)}, DeleteOptions)
+    if options.propagation_policy not in ("", *PROPAGATIONS):
+        cause = StatusCause.unsupported(
+            "propagationPolicy", options.propagation_policy, (*PROPAGATIONS, "nil")
+        )
+        raise api_errors.invalid_options("DeleteOptions", cause)
+    is_dry_run(options.dry_run, "DeleteOptions")
+    return options
+
+
+def review(body: Any, version: str, kind: str) -> dict[str, Any]:
+    """Answer a review: the holder of the token may do everything that is served."""
+    answer: dict[str, Any] = {"kind": kind, "apiVersion": version, "metadata": {"creationTimestamp": None}}
+    if kind == "SelfSubjectReview":
+        return {**answer, "status": {"userInfo": {"username": owner_name(), "groups": list(GROUPS)}}}
+    spec = body.get("spec") if isinstance(body, dict) else None
+    spec = spec if isinstance(spec, dict) else {}
+    if kind == "SelfSubjectRulesReview":
+        rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        paths = [{"verbs": ["get"], "nonResourceURLs": ["*"]}]
+        status = {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
+    else:
+        attributes = spec.get("resourceAttributes") or {}
+        resource = (attributes.get("group") or "", attributes.get("resource") or "*")
+        is_served = resource in {(each.resource.group, each.resource.plural) for each in SERVED}
+        status = {"allowed": "*" in resource or not attributes or is_served}
+        if not status["allowed"]:
+            status["reason"] = f"the sandbox serves no {resource[1]}"
+    return {**answer, "spec": spec, "status": status}
+
+
+def parse_binding(binding: Any) -> tuple[str, dict[str, str]]:
+    """Return the node of a Binding, and its annotations for the pod."""
+    binding = binding if isinstance(binding, dict) else {}
+    target, meta = (binding.get(field) for field in ("target", "metadata"))
+    node = target.get("name") if isinstance(target, dict) else None
+    if not isinstance(node, str) or not node:
+        raise api_errors.bad_request("a Binding needs target.name, the node")
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    annotations = annotations if isinstance(annotations, dict) else {}
+    return node, {str(key): str(value) for key, value in annotations.items()}
+
+
+def is_dry_run(values: Iterable[Any], options: str) -> bool:
+    """Return True if the `dryRun` values ask for one; `options` is the kind of the request's options.
+
+    Raises:
+        ApiError: A value other than `All` was sent.
+    """
+    given = list(values)
+    if any(value != "All" for value in given):
+        listed = ", ".join(f'"{value}"' for value in given)
+        message = f'Unsupported value: []string{{{listed}}}: supported values: "All"'
+        raise api_errors.invalid_options(options, StatusCause("dryRun", "FieldValueNotSupported", message))
+    return bool(given)

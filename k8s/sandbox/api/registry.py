@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import defaults, patches, validation
-from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
+from k8s.sandbox.api import api_errors, patches, validation
 from k8s.sandbox.api.api_errors import StatusCause
+from k8s.sandbox.api.deletion import DeleteOptions, Deleter, now
 from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.store import Object, Record, Store
 
+# Address of every service: all pods share this machine's loopback.
+LOOPBACK = "127.0.0.1"
+_JOB_DEFAULTS = {"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False}
+INITIAL_STATUS: Mapping[str, Object] = {
+    "pods": {"phase": "Pending"},
+    "namespaces": {"phase": "Active"},
+    "persistentvolumeclaims": {"phase": "Pending"},
+    "services": {"loadBalancer": {}},
+    "jobs.batch": {},
+    "deployments.apps": {},
+}
 # Letters of a generated name: no vowels, so no words.
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 # Metadata that only the server sets.
@@ -25,6 +36,94 @@ SYSTEM_META = (
     "generation",
     "selfLink",
 )
+
+
+def fill(served: ServedResource, obj: Object) -> None:
+    """Set the defaults of a kind in place; fields that are set stay, so it is idempotent."""
+    if (filler := FILLERS.get(served.key)) is not None:
+        filler(obj)
+
+
+def _pod(obj: Object) -> None:
+    obj["spec"].setdefault("restartPolicy", "Always")
+    obj["spec"].setdefault("priority", 0)
+    _pod_spec(obj["spec"])
+
+
+def _pod_spec(spec: Object) -> None:
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("schedulerName", "default-scheduler")
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        resources = container.setdefault("resources", {})
+        for field in resources.keys() & {"limits", "requests"}:
+            resources[field] = {name: str(amount) for name, amount in resources[field].items()}
+        for name, limit in resources.get("limits", {}).items():
+            resources.setdefault("requests", {}).setdefault(name, limit)
+    for volume in spec.get("volumes", ()):
+        if volume.keys() == {"name"}:
+            volume["emptyDir"] = {}
+
+
+def _job(obj: Object) -> None:
+    spec = obj["spec"]
+    template = spec["template"]
+    for name, value in _JOB_DEFAULTS.items():
+        spec.setdefault(name, value)
+    if "parallelism" not in spec:
+        spec.setdefault("completions", 1)
+        spec["parallelism"] = 1
+    _pod_spec(template["spec"])
+    if spec.get("manualSelector") or not (uid := obj["metadata"].get("uid")):
+        return
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": obj["metadata"]["name"],
+        "controller-uid": uid,
+        "job-name": obj["metadata"]["name"],
+    }
+    template.setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+    obj["metadata"].setdefault("labels", {}).update(labels)
+    spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+
+
+def _deployment(obj: Object) -> None:
+    obj["spec"].setdefault("replicas", 1)
+    spec = obj["spec"]["template"]["spec"]
+    spec.setdefault("restartPolicy", "Always")
+    _pod_spec(spec)
+
+
+def _namespace(obj: Object) -> None:
+    labels = obj["metadata"].setdefault("labels", {})
+    labels.setdefault("kubernetes.io/metadata.name", obj["metadata"]["name"])
+
+
+def _service(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.setdefault("type", "ClusterIP") != "ExternalName":
+        spec["clusterIPs"] = [spec.setdefault("clusterIP", LOOPBACK)]
+    for port in spec.get("ports", ()):
+        if "port" in port:
+            port.setdefault("targetPort", port["port"])
+        port.setdefault("protocol", "TCP")
+        # Nothing would listen there: ports of pods are reached by forwarding them.
+        port.pop("nodePort", None)
+
+
+def _secret(obj: Object) -> None:
+    obj.setdefault("type", "Opaque")
+    for name, text in obj.pop("stringData", {}).items():
+        obj.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
+
+
+FILLERS: Mapping[str, Callable[[Object], None]] = {
+    "pods": _pod,
+    "jobs.batch": _job,
+    "deployments.apps": _deployment,
+    "namespaces": _namespace,
+    "services": _service,
+    "secrets": _secret,
+}
 
 
 class Registry:
@@ -72,13 +171,13 @@ class Registry:
         if served.has_status:
             sent = obj.pop("status", {})
             # Whoever registers a node says at once what it has.
-            status = sent if served.key == "nodes" else defaults.INITIAL_STATUS.get(served.key)
+            status = sent if served.key == "nodes" else INITIAL_STATUS.get(served.key)
             if status is not None:
                 obj["status"] = dict(status)
         if (old := self.store.get(served.key, namespace, meta["name"])) is not None:
             terminating = "deletionTimestamp" in old.obj["metadata"]
             raise api_errors.already_exists(served, meta["name"], terminating=terminating)
-        defaults.fill(served, obj)
+        fill(served, obj)
         self._check(served, obj, None)
         if dry_run:
             return obj
@@ -166,7 +265,7 @@ class Registry:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
-        defaults.fill(served, new)
+        fill(served, new)
         if _content(new) == _content(old):
             return old
         if subresource == "":

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import patches
+from k8s.sandbox.api import api_errors, patches
 from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.store import Object, Store
 

@@ -23,8 +23,8 @@ from aiohttp import WSMsgType, web
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
+from k8s.sandbox.api.pod_exec import CHUNK_BYTES, PING_S
 from k8s.sandbox.api.store import Object, Record
-from k8s.sandbox.api.streams.pod_exec import CHUNK_BYTES, PING_S
 from k8s.sandbox.pod_folder import TENSORBOARD, port_socket
 
 PROTOCOL = "v4.channel.k8s.io"

@@ -1,4 +1,0 @@
-"""Requests and answers.
-
-Decides nothing about objects.
-"""
