@@ -73,7 +73,6 @@ class _Importer:
 
 
 def _run(execute: Any, module: Any) -> None:
-    """Execute torch's module, and wrap its `init_process_group`."""
     execute(module)
     init = module.init_process_group
     if module.torch.__version__.startswith(_OLD_TORCH):

@@ -40,9 +40,9 @@ from trainer.ddp.datasets import Dataset, open_dataset
 from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, check_input, make_model
 from trainer.ddp.step_stats import SpeedScale, StepTimer, open_telemetry, peak_flops, training_flops
 from trainer.ddp.train_state import Precision, TrainState, resolve_auto
-from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.outputs import CurveWriter, check_file, check_folder, write_atomically
-from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
+from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.runtime import choose_device, retain_freed_memory, run_to_exit_status, set_threads
 from trainer.messages import NotFinite, NothingToTrain, Stopped, TrainingError, duration, log
 from trainer.ranks import Ranks, job_name
 

@@ -16,7 +16,8 @@ from trainer.catalogue import find
 from trainer.ddp.batches import TrainBatches
 from trainer.ddp.datasets import open_dataset
 from trainer.ddp.train_state import Precision
-from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
+from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.runtime import choose_device, retain_freed_memory, set_threads
 from trainer.ranks import Ranks
 from trainer.train_ddp import make_network, make_train_state
 

@@ -22,7 +22,7 @@ _BY_FOLDER = {
     "k8s/status": "job pod",
     "k8s/gpus": "gpu_warnings reader dcgm exporters prometheus",
     "k8s/text": "redact sanitize",
-    "trainer/tfevents": "columns event records",
+    "trainer/tfevents": "columns event",
     "tui/runs": "series",
     "tui/tables": "events filters",
     "tui/draft": "draft fields form_spec form_model job_draft job_templates manifest_edits preflight",

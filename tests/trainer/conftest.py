@@ -23,7 +23,7 @@ def imported_torchvision() -> None:
     """Import torchvision, which is no test's own cost."""
     if find_spec("torchvision") is None:
         pytest.skip("needs torchvision, which gpuconsole[trainer] brings")
-    from trainer.distributed.torchvision import import_torchvision
+    from trainer.distributed.runtime import import_torchvision
 
     import_torchvision("models", "")
 

@@ -18,8 +18,15 @@ from hypothesis import strategies as st
 
 from trainer.distributed.outputs import CurveWriter
 from trainer.tfevents import BrokenEvents, EventFiles, EventFolder, EventStream, EventWriter
-from trainer.tfevents.event import BadPayload, decode_event
-from trainer.tfevents.records import HEADER_BYTES, crc32c_in_python, frame, payload_is_good, record_end
+from trainer.tfevents.event import (
+    HEADER_BYTES,
+    BadPayload,
+    crc32c_in_python,
+    decode_event,
+    frame,
+    payload_is_good,
+    record_end,
+)
 
 quick = settings(max_examples=60)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.test_event_files import read_points
 from trainer.tfevents import EventFolder, EventStream, EventWriter, Hparams, ScalarCurve
-from trainer.tfevents.records import frame
+from trainer.tfevents.event import frame
 from trainer.tfevents.writer import session_start
 
 tensorboard = pytest.importorskip(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support import second_account
 from tests.trainer.jobs import SMALL, Job, free_port
-from trainer.distributed.exchange import MAX_TEXT_BYTES, check_sizes, decode, encode
+from trainer.distributed.process_group import MAX_TEXT_BYTES, check_sizes, decode, encode
 from trainer.messages import MissingData, NotFinite, Stopped, TrainingError
 
 # `ctypes.py_object` is no collective.

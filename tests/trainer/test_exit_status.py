@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests import ROOT
-from trainer.distributed.exit_status import run_to_exit_status
+from trainer.distributed.runtime import run_to_exit_status
 from trainer.messages import MissingData, TrainingError
 from trainer.signals import StopRequest
 

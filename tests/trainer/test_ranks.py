@@ -13,8 +13,7 @@ import pytest
 from tests import ROOT
 from tests.trainer.jobs import open_mpi_env
 from trainer.messages import InvalidArguments, TrainingError
-from trainer.mpi_address import find_master, own_address, request_mpi
-from trainer.ranks import Ranks, job_name
+from trainer.ranks import Ranks, find_master, job_name, own_address, request_mpi
 
 MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
 
@@ -126,7 +125,7 @@ def test_a_host_has_an_address_of_its_own() -> None:
 MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 NEEDS_MPI = pytest.mark.skipif(MPIRUN is None, reason="needs mpirun, of Open MPI or MPICH")
 ASK = (
-    "import os, sys; from trainer.mpi_address import request_mpi; "
+    "import os, sys; from trainer.ranks import request_mpi; "
     "print('met at', request_mpi(os.environ, 100), flush=True)"
 )
 
@@ -160,7 +159,7 @@ def test_all_ranks_get_the_same_master_address_and_exit_freely_afterwards() -> N
 @NEEDS_MPI
 def test_a_rank_that_never_takes_part_causes_a_timeout() -> None:
     waits = (
-        "import os; from trainer.mpi_address import request_mpi; from trainer.messages import TrainingError\n"
+        "import os; from trainer.ranks import request_mpi; from trainer.messages import TrainingError\n"
         "try:\n    request_mpi(os.environ, 1)\nexcept TrainingError as error:\n    print(error)"
     )
     ran = mpirun("-np", "1", sys.executable, "-P", "-c", waits, ":", "-np", "1", "sleep", "4")
@@ -185,7 +184,8 @@ import torch.distributed as dist
 
 from tests.trainer.jobs import free_port
 from trainer.catalogue import find
-from trainer.distributed.process_group import ProcessGroup, choose_device
+from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.runtime import choose_device
 from trainer.messages import TooFewGpus
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest

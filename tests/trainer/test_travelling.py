@@ -72,7 +72,7 @@ def test_the_trainer_files_parse_as_python_3_10() -> None:
 
 
 def test_modules_that_start_a_job_need_no_third_party_package(folder: Path) -> None:
-    modules = "trainer.catalogue, trainer.ranks, trainer.mpi_address, trainer.tfevents"
+    modules = "trainer.catalogue, trainer.ranks, trainer.tfevents"
     assert run(folder, "-S", "-c", f"import {modules}; print(trainer.__file__)") == [
         str(folder / "trainer" / "__init__.py")
     ]

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.benchmark.versions import driver_version, kubernetes_version, versions_line
+from trainer.benchmark.report import driver_version, kubernetes_version, versions_line
 
 
 class _Answer(BaseHTTPRequestHandler):

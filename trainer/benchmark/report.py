@@ -1,4 +1,4 @@
-"""Output of a benchmark: exactly the lines of Horovod's synthetic benchmark, and some more.
+"""Output of a benchmark: the lines of Horovod's synthetic benchmark, some more, and versions they depend on.
 
 Bus bandwidth is that of nccl-tests, which can be compared with a link's for any number of ranks: each rank
 sends and receives 2 (n - 1) / n of the message.
@@ -7,10 +7,27 @@ Sources: examples/pytorch/pytorch_synthetic_benchmark.py of horovod/horovod; doc
 NVIDIA/nccl-tests.
 """
 
+import json
+import os
+import re
+import ssl
+import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
 from statistics import fmean, pstdev
 
+import torch
+
+# Credentials of a pod for its API server.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
+_DRIVER = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+_WAIT_S = 2.0
+# For a missing part, and for one whose version is not known.
+NONE, UNKNOWN = "", "unknown"
 # Standard deviations around the mean that hold 95 % of a normal distribution.
 _DEVIATIONS = 1.96
 
@@ -20,8 +37,7 @@ class AllReduce:
     """Measurement of one message size."""
 
     size_bytes: int
-    seconds: float
-    """Mean of one all-reduce, on the slowest rank."""
+    seconds: float  # mean of one all-reduce, on the slowest rank
     ranks: int
 
     @property
@@ -41,19 +57,13 @@ class Result:
     model: str
     batch_size: int
     precision: str
-    ranks_by_host: Sequence[int]
-    """Number of ranks on each machine or in each pod, rank 0's first."""
-    unit: str
-    """Device type of a rank: "GPU" or "CPU"."""
+    ranks_by_host: Sequence[int]  # number of ranks on each machine or in each pod, rank 0's first
+    unit: str  # device type of a rank: "GPU" or "CPU"
     device: str
-    backend: str
-    """Empty for a lone rank."""
-    versions: Mapping[str, str]
-    """By name; empty for missing parts."""
-    img_per_sec: Sequence[float]
-    """Of rank 0, one value per iteration."""
-    img_per_sec_of_one: float
-    """Of one rank alone; 0 if not measured."""
+    backend: str  # empty for a lone rank
+    versions: Mapping[str, str]  # by name; empty for missing parts
+    img_per_sec: Sequence[float]  # of rank 0, one value per iteration
+    img_per_sec_of_one: float  # of one rank alone; 0 if not measured
     all_reduce: Sequence[AllReduce]
 
     @property
@@ -95,11 +105,7 @@ class Result:
 
 
 def bandwidth_lines(measured: Sequence[AllReduce]) -> list[str]:
-    """Format the all-reduce bandwidth, one line per message size.
-
-    >>> bandwidth_lines([AllReduce(size_bytes=4 << 20, seconds=0.002, ranks=4)])
-    ['All-reduce of 4 MiB: 2.00 ms, bus bandwidth 3.1457 GB/s']
-    """
+    """Format the all-reduce bandwidth, one line per message size."""
     return [
         f"All-reduce of {_size(each.size_bytes)}: {each.seconds * 1e3:.2f} ms,"
         f" bus bandwidth {each.bus_gb_per_s:.4f} GB/s"
@@ -118,29 +124,17 @@ def scaling_line(result: Result) -> str:
 
 
 def head_lines(model: str, batch_size: int, ranks: int, device: str) -> list[str]:
-    """Format the settings of the benchmark.
-
-    >>> head_lines("vgg16", 64, 4, "GPU")
-    ['Model: vgg16', 'Batch size: 64', 'Number of GPUs: 4']
-    """
+    """Format the settings of the benchmark."""
     return [f"Model: {model}", f"Batch size: {batch_size}", f"Number of {device}s: {ranks}"]
 
 
 def iteration_line(iteration: int, img_per_sec: float, device: str) -> str:
-    """Format one measurement of rank 0.
-
-    >>> iteration_line(0, 205.14, "GPU")
-    'Iter #0: 205.1 img/sec per GPU'
-    """
+    """Format one measurement of rank 0."""
     return f"Iter #{iteration}: {img_per_sec:.1f} img/sec per {device}"
 
 
 def result_lines(img_per_sec: Sequence[float], ranks: int, device: str) -> list[str]:
-    """Format mean and spread of all measurements, for one rank and for all.
-
-    >>> result_lines([204.0, 206.0], 4, "GPU")
-    ['Img/sec per GPU: 205.0 +-2.0', 'Total img/sec on 4 GPU(s): 820.0 +-7.8']
-    """
+    """Format mean and spread of all measurements, for one rank and for all."""
     mean, spread = _mean_and_spread(img_per_sec)
     return [
         f"Img/sec per {device}: {mean:.1f} +-{spread:.1f}",
@@ -154,3 +148,82 @@ def _mean_and_spread(img_per_sec: Sequence[float]) -> tuple[float, float]:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
+
+
+def read_versions(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the version of each part, by name; `NONE` for missing parts."""
+    return {
+        "Kubernetes": kubernetes_version(os.environ if env is None else env),
+        "NVIDIA driver": driver_version(),
+        "CUDA": torch.version.cuda or NONE,
+        "NCCL": _nccl_version(),
+        "torch": torch.__version__,
+    }
+
+
+def versions_line(versions: Mapping[str, str]) -> str:
+    """Format the versions in one line."""
+    parts = (f"{name} {version}" if version else f"no {name}" for name, version in versions.items())
+    return f"Versions: {', '.join(parts)}"
+
+
+def kubernetes_version(env: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> str:
+    """Return the version of this pod's cluster, from its API server; `NONE` outside a pod.
+
+    Ranks that mpirun starts over ssh do not have the pod's variables: the server's name in the cluster's DNS
+    is used then. Without the cluster's certificate no request is sent.
+    """
+    host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "443")
+    authority = account / "ca.crt"
+    if not authority.exists():
+        return UNKNOWN if host else NONE
+    try:
+        token = (account / "token").read_text().strip() if (account / "token").exists() else ""
+        trusted = ssl.create_default_context(cafile=str(authority))
+        server = HTTPSConnection(
+            host or "kubernetes.default.svc", int(port), timeout=_WAIT_S, context=trusted
+        )
+        with closing(server):
+            server.request("GET", "/version", headers={"Authorization": f"Bearer {token}"} if token else {})
+            said = json.loads(server.getresponse().read(65_536))
+        return _plain(str(said["gitVersion"]).removeprefix("v"))
+    except (HTTPException, OSError, ValueError, KeyError, TypeError):
+        return UNKNOWN
+
+
+def driver_version(file: Path = DRIVER_FILE) -> str:
+    """Return the version of NVIDIA's driver, from its kernel module or nvidia-smi."""
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return _from_nvidia_smi()
+    found = _DRIVER.search(text)
+    return found[1] if found else UNKNOWN
+
+
+def _from_nvidia_smi() -> str:
+    try:
+        asked = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10 * _WAIT_S,
+        )
+    except OSError:
+        return NONE
+    except subprocess.TimeoutExpired:
+        return UNKNOWN
+    lines = asked.stdout.split()
+    return _plain(lines[0]) if asked.returncode == 0 and lines else UNKNOWN
+
+
+def _nccl_version() -> str:
+    if not (torch.distributed.is_available() and torch.distributed.is_nccl_available()):
+        return NONE
+    return ".".join(str(part) for part in torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
+
+
+def _plain(text: str) -> str:
+    return text if re.fullmatch(r"[\w.+-]{1,60}", text) else UNKNOWN

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,14 +19,20 @@ from trainer.benchmark.report import (
     bandwidth_lines,
     head_lines,
     iteration_line,
+    read_versions,
     result_lines,
     scaling_line,
+    versions_line,
 )
-from trainer.benchmark.versions import read_versions, versions_line
-from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.outputs import CurveWriter, check_file, check_folder, write_atomically
-from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
-from trainer.distributed.torchvision import import_torchvision
+from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.runtime import (
+    choose_device,
+    import_torchvision,
+    retain_freed_memory,
+    run_to_exit_status,
+    set_threads,
+)
 from trainer.messages import InvalidArguments, log
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest
@@ -43,11 +49,7 @@ MOST_TIMES = 100
 
 
 def make_network(name: str) -> tuple[nn.Module, int]:
-    """Return a network that turns images_B3HW into logits_BC, and H, which is also W.
-
-    Raises:
-        TrainingError: torchvision is not installed.
-    """
+    """Return a network that turns images_B3HW into logits_BC, and H, which is also W."""
     if name == "tiny":
         return tiny(), 32
     network: nn.Module = getattr(import_torchvision("models", "--model tiny"), name)()
@@ -65,12 +67,6 @@ def tiny() -> nn.Module:
     )
 
 
-def random_batch(batch_size: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return a batch of noise: images_B3HW, normally distributed, and labels_B."""
-    images_B3HW = torch.randn(batch_size, 3, size, size, device=device)
-    return images_B3HW, torch.randint(CLASSES, (batch_size,), device=device)
-
-
 # As Horovod's: the learning rate grows with the global batch.
 LEARNING_RATE_PER_RANK = 0.01
 
@@ -80,27 +76,22 @@ _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class TrainStep:
     """A step of a network on one batch of noise; of this rank alone until `distribute`."""
 
-    def __init__(
-        self,
-        make_network: Callable[[], tuple[nn.Module, int]],
-        *,
-        batch_size: int,
-        precision: str,
-        ranks: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, arguments: argparse.Namespace, ranks: int, device: torch.device) -> None:
         """Make the network and the batch on `device`.
 
         Raises:
             InvalidArguments: The device does not support the precision.
+            TrainingError: torchvision is not installed.
         """
+        precision = arguments.precision
         _choose_precision(precision, device)
         torch.manual_seed(0)
-        self._network, size = make_network()
+        self._network, size = make_network(arguments.model)
         self._network.to(device)
         self._model: nn.Module = self._network
         self._optimizer = torch.optim.SGD(self._network.parameters(), lr=LEARNING_RATE_PER_RANK * ranks)
-        self._images_B3HW, self._labels_B = random_batch(batch_size, size, device)
+        self._images_B3HW = torch.randn(arguments.batch_size, 3, size, size, device=device)
+        self._labels_B = torch.randint(CLASSES, (arguments.batch_size,), device=device)
         self._device, self._dtype = device, _AUTOCAST.get(precision)
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
 
@@ -137,12 +128,11 @@ def _choose_precision(name: str, device: torch.device) -> None:
 # Most measurements of one rank alone.
 ITERATIONS_ALONE = 3
 
-_MEMORY_FULL = "Choose a smaller --batch-size."
-
 
 def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
     """Measure as the command line asks and return the exit status."""
-    return run_to_exit_status(lambda: measure(arguments), stop, memory_full=_MEMORY_FULL)
+    advice = "Choose a smaller --batch-size."
+    return run_to_exit_status(lambda: measure(arguments), stop, memory_full=advice)
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -161,8 +151,8 @@ def measure(arguments: argparse.Namespace) -> None:
         group.init()
         folder = group.run_on_rank0(lambda: _check_files(arguments))
         versions = group.run_on_rank0(read_versions)
-        step = group.run_on_all(lambda: _make_step(arguments, group))
-        say = log if ranks.is_first else _stay_silent
+        step = group.run_on_all(lambda: TrainStep(arguments, ranks.world_size, device))
+        say: Callable[[str], None] = log if ranks.is_first else lambda _: None
         say(
             f"device {group.device_name}, precision {arguments.precision}, backend {group.backend or 'none'},"
             f" world size {ranks.world_size}, threads {threads}"
@@ -183,23 +173,12 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> Path | None:
-    """Make the folders of the output, and return that of the event files; None if there is none."""
     if arguments.json:
         check_file("--json", Path(arguments.json))
     if not arguments.log_dir:
         return None
     check_folder("--log-dir", Path(arguments.log_dir), may_be_full=True)
     return Path(arguments.log_dir)
-
-
-def _make_step(arguments: argparse.Namespace, group: ProcessGroup) -> TrainStep:
-    return TrainStep(
-        lambda: make_network(arguments.model),
-        batch_size=arguments.batch_size,
-        precision=arguments.precision,
-        ranks=group.ranks.world_size,
-        device=group.device,
-    )
 
 
 def _write_json(path: Path, result: Result) -> None:
@@ -301,10 +280,6 @@ class Benchmark:
     def _write(self, step: int, values: dict[str, float]) -> None:
         if self._curves is not None:
             self._curves.write(step, values)
-
-
-def _stay_silent(_line: str) -> None:
-    pass
 
 
 def measure_all_reduce(group: ProcessGroup, largest_mib: int = 0) -> list[AllReduce]:

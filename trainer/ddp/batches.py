@@ -206,7 +206,7 @@ class ElasticSampler:
         return step[rank::world_size]
 
     def _order(self, epoch: int) -> Tensor:
-        """Return the shuffled samples of `epoch`, in the order of torch's DistributedSampler."""
+        # In the order of torch's DistributedSampler.
         order = self._orders.get(epoch)
         if order is None:
             generator = torch.Generator()

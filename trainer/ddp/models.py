@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from trainer.distributed.torchvision import import_torchvision
+from trainer.distributed.runtime import import_torchvision
 from trainer.messages import InvalidArguments
 
 

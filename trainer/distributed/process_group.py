@@ -1,10 +1,15 @@
-"""The processes of a job as one torch.distributed group; a lone process works without one."""
+"""The processes of a job as one torch.distributed group; a lone process works without one.
 
-import ctypes
+Ranks exchange values as JSON and raw tensor bytes. torch's own object collectives unpickle what arrives: on a
+machine with several users another account can join an unprotected rendezvous under a free rank, and a pickle
+from it would run code here.
+"""
+
+import json
 import os
-import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +18,6 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from trainer.distributed.exchange import check_sizes, decode, encode
 from trainer.messages import (
     InvalidArguments,
     TooFewGpus,
@@ -23,14 +27,10 @@ from trainer.messages import (
     log,
     port_in_use,
 )
-from trainer.mpi_address import find_master, request_mpi
-from trainer.ranks import MPI_LAUNCHERS, Ranks
+from trainer.ranks import MPI_LAUNCHERS, Ranks, find_master, request_mpi
 
 # How long one process waits for the others in a collective, once all have joined.
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # source: <malloc.h>
-_KEPT_BYTES, _LARGEST_MMAP_THRESHOLD = 1 << 30, 32 << 20
 
 T = TypeVar("T")
 
@@ -196,54 +196,98 @@ def _outcome(work: Callable[[], T]) -> T | TrainingError:
         return error
 
 
-def choose_device(name: str, ranks: Ranks) -> torch.device:
-    """Return this rank's device: the GPU of its local rank, or the CPU."""
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        now = "Ask for a GPU, or use --device auto."
-        raise TooFewGpus("--device cuda: torch finds no GPU here.", now=now)
-    gpus = torch.cuda.device_count()
-    if ranks.local_world_size > gpus:  # all of them say so: those with a GPU would wait for the others
-        there = "is only 1 GPU" if gpus == 1 else f"are only {gpus} GPUs"
-        why = "Each needs one of its own."
-        now = "Start as many processes as there are GPUs, or use --device cpu."
-        raise TooFewGpus(f"The job has {ranks.local_world_size} processes here, but there {there}.", why, now)
-    device = torch.device("cuda", ranks.local_rank)
-    torch.cuda.set_device(device)
-    return device
+# Of the JSON of one rank; checkpoints of large models have a few hundred kilobytes.
+MAX_TEXT_BYTES = 16 << 20
+MAX_TENSOR_BYTES = 1 << 37
+_DTYPES = {
+    str(dtype): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
 
 
-def set_threads(ranks: Ranks) -> int:
-    """Give this rank its share of the cores and return its number of threads.
+def encode(value: Any) -> tuple[Tensor, Tensor]:
+    """Encode a value made of dicts, lists, tuples, paths, tensors, errors and JSON's own types.
 
-    OMP_NUM_THREADS counts if the user set it, but not the 1 that torchrun sets by itself.
+    Returns two sizes, int64, and as many bytes, uint8: JSON, then all tensors.
     """
-    omp_threads = os.environ.get("OMP_NUM_THREADS", "")
-    by_torchrun = ranks.launcher == "torchrun" and ranks.local_world_size > 1 and omp_threads == "1"
-    chosen = int(omp_threads) if omp_threads.isdigit() and not by_torchrun else 0
-    threads = chosen or max(1, _cores() // ranks.local_world_size)
-    torch.set_num_threads(threads)
-    return threads
+    tensors: list[Tensor] = []
+    text = json.dumps(_to_json(value, tensors)).encode()
+    body = torch.cat([torch.frombuffer(bytearray(text), dtype=torch.uint8), *tensors])
+    return torch.tensor([len(text), len(body) - len(text)]), body
 
 
-def retain_freed_memory() -> None:
-    """Have glibc keep up to `_KEPT_BYTES` that a step frees, for the next one.
-
-    Otherwise the kernel takes large blocks and must clear each page again: a tenth of a step of resnet18.
-    """
-    library = ctypes.CDLL(None)
-    if sys.platform == "linux" and hasattr(library, "gnu_get_libc_version"):
-        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        library.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+def check_sizes(sizes: Tensor) -> int:
+    """Return the number of bytes that follow `sizes` of another rank; TrainingError if none could be sent."""
+    text, tensors = sizes.tolist()
+    if not (0 < text <= MAX_TEXT_BYTES and 0 <= tensors <= MAX_TENSOR_BYTES):
+        raise _foreign()
+    return int(text + tensors)
 
 
-def _cores() -> int:
-    """Return the cores this process may use, by its affinity and the limit of its container."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def decode(sizes: Tensor, body: Tensor) -> Any:
+    """Return the value of `encode`, with lists for tuples; TrainingError if another program sent it."""
+    text_size = int(sizes[0])
     try:
-        with open("/sys/fs/cgroup/cpu.max") as limit:
-            quota, period = limit.read().split()
-        return min(cores, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return cores
+        tensors = [body[text_size : check_sizes(sizes)]]
+        return _from_json(json.loads(body[:text_size].numpy().tobytes()), tensors)
+    except (ValueError, LookupError, TypeError, RuntimeError) as error:
+        raise _foreign() from error
+
+
+def _to_json(value: Any, tensors: list[Tensor]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        found = value.detach().cpu().contiguous()
+        tensors.append(found.reshape(-1).view(torch.uint8))
+        return {"tensor": [str(found.dtype), list(found.shape)]}
+    if isinstance(value, dict):  # keys may be numbers, which JSON has not
+        return {"dict": [[key, _to_json(each, tensors)] for key, each in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_to_json(each, tensors) for each in value]
+    if isinstance(value, Path):
+        return {"path": str(value)}
+    if isinstance(value, TrainingError):
+        return {"error": [type(value).__name__, list(value.args), value.exit_status]}
+    raise TypeError(f"ranks do not exchange values of type {type(value).__name__}")
+
+
+def _from_json(found: Any, tensors: list[Tensor]) -> Any:
+    """Decode parsed JSON; the only item of `tensors` is the bytes of those that are still to come."""
+    if isinstance(found, list):
+        return [_from_json(each, tensors) for each in found]
+    if not isinstance(found, dict):
+        return found
+    ((kind, content),) = found.items()
+    if kind == "dict":
+        return {key: _from_json(each, tensors) for key, each in content}
+    if kind == "path":
+        return Path(content)
+    if kind == "error":
+        name, words, status = content
+        error = _error_classes()[name](*map(str, words))
+        error.exit_status = int(status)
+        return error
+    if kind != "tensor" or any(each < 0 for each in content[1]):
+        raise ValueError(kind)
+    dtype, shape = _DTYPES[content[0]], content[1]
+    count = torch.Size(shape).numel() * dtype.itemsize
+    mine, tensors[0] = tensors[0][:count], tensors[0][count:]
+    # A copy, because the slice may start at an address that is not aligned for this type.
+    return mine.clone().view(dtype).reshape(shape)
+
+
+def _error_classes() -> dict[str, type[TrainingError]]:
+    found = [TrainingError]
+    for each in found:
+        found += each.__subclasses__()
+    return {each.__name__: each for each in found}
+
+
+def _foreign() -> TrainingError:
+    why = "A rank of another version, or another user of this machine, joined the job."
+    now = "Start the job again; on a shared machine give it another MASTER_PORT."
+    return TrainingError("Another rank sent a message that no rank of this job sends.", why, now)

@@ -6,9 +6,8 @@ Tags come from outside: clean them before they reach a terminal.
 """
 
 from trainer.tfevents.columns import Columns
-from trainer.tfevents.event import BYTES, VARINT, message_fields, read_varint
+from trainer.tfevents.event import BYTES, VARINT, BrokenEvents, message_fields, read_varint
 from trainer.tfevents.files import EventFiles, EventFolder, NewPoints, RunText, ScalarCurve
-from trainer.tfevents.records import BrokenEvents
 from trainer.tfevents.stream import MOST_TEXTS, EventStream, Restart, ScalarSeries
 from trainer.tfevents.writer import EventWriter, Hparams
 

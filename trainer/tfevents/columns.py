@@ -15,8 +15,7 @@ from functools import lru_cache
 from itertools import accumulate, islice, repeat
 from typing import Literal
 
-from trainer.tfevents.event import EventRecord
-from trainer.tfevents.records import HEADER_BYTES, crc32c, payload_is_good
+from trainer.tfevents.event import HEADER_BYTES, EventRecord, crc32c, payload_is_good
 
 # Rows read together; bounds the cost of a mismatch.
 MOST_ROWS = 4096
@@ -38,12 +37,9 @@ class Columns:
     """Consecutive points of one tag: three arrays of one length."""
 
     tag: str
-    steps: "array[int]"
-    """int64."""
-    wall_times: "array[float]"
-    """float64, seconds since 1970."""
-    values: "array[float]"
-    """float64."""
+    steps: "array[int]"  # int64
+    wall_times: "array[float]"  # float64, seconds since 1970
+    values: "array[float]"  # float64
 
     @classmethod
     def empty(cls, tag: str) -> "Columns":
@@ -68,19 +64,16 @@ class Columns:
 class Form:
     """Layout of a record that holds one scalar; offsets count from the record's start."""
 
-    template: bytes
-    """The record with zeros at the offsets that change."""
-    changing: tuple[int, ...]
-    """The offsets whose bytes differ from row to row."""
+    template: bytes  # the record with zeros at the offsets that change
+    changing: tuple[int, ...]  # the offsets whose bytes differ from row to row
     tag: str
     wall_time_at: int
     step_at: int
-    step_end: int
-    """Equal to `step_at` when the step is absent, which means 0."""
+    step_end: int  # equal to `step_at` when the step is absent, which means 0
     value_at: int
     value_format: str
+    # The record as: constant, wall time, constant, step, constant, value, constant, CRC
     parts: struct.Struct = field(compare=False)
-    """The record as: constant, wall time, constant, step, constant, value, constant, CRC."""
 
     @classmethod
     def of(cls, record: bytes, event: EventRecord) -> "Form | None":

@@ -44,17 +44,12 @@ class ScalarCurve:
     The arrays may be the reader's own and grow with it: do not change them.
     """
 
-    run: str
-    """The folder, relative to the root; "." for the root itself."""
-    tag: str
-    """Not cleaned: clean it before showing it."""
+    run: str  # the folder, relative to the root; "." for the root itself
+    tag: str  # not cleaned: clean it before showing it
     writer: str
-    steps: "array[int]"
-    """int64."""
-    wall_times: "array[float]"
-    """float64, seconds since 1970."""
-    values: "array[float]"
-    """float64; may hold NaN and infinities."""
+    steps: "array[int]"  # int64
+    wall_times: "array[float]"  # float64, seconds since 1970
+    values: "array[float]"  # float64; may hold NaN and infinities
     restarts: tuple[Restart, ...]
 
     def __len__(self) -> int:
@@ -66,8 +61,7 @@ class EventFiles:
 
     def __init__(self) -> None:
         self._streams: dict[str, EventStream] = {}
-        self.unreadable: dict[str, str] = {}
-        """Reason by path, for files and folders that cannot be opened."""
+        self.unreadable: dict[str, str] = {}  # reason by path, for files and folders that cannot be opened
 
     def select(self, paths: Iterable[str]) -> list[str]:
         """Return the files to read: those that TensorBoard would, `…tfevents…`."""
@@ -177,8 +171,7 @@ class EventFolder(EventFiles):
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         super().__init__()
-        self.root = Path(root)
-        """The folder, which need not exist yet."""
+        self.root = Path(root)  # the folder, which need not exist yet
 
     def read_new(self) -> list[NewPoints]:
         """Read bytes appended since the last call, and new files.

@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trainer.tfevents.columns import Columns, Form, read_rows
-from trainer.tfevents.event import BadPayload, decode_event
-from trainer.tfevents.records import HEADER_BYTES, BrokenEvents, payload_is_good, record_end
+from trainer.tfevents.event import (
+    HEADER_BYTES,
+    BadPayload,
+    BrokenEvents,
+    decode_event,
+    payload_is_good,
+    record_end,
+)
 
 # Longest cycle of records that is searched for.
 LONGEST_CYCLE = 64
@@ -23,15 +29,11 @@ class Reading:
     """Result of one pass; after an error, what was read before it."""
 
     def __init__(self, chunk: bytes) -> None:
-        self.columns: list[Columns] = []
-        """In the order of the file, for each tag by itself."""
-        self.used = 0
-        """Bytes of complete records."""
-        self.skipped = 0
-        """Number of records whose payload is damaged."""
+        self.columns: list[Columns] = []  # in the order of the file, for each tag by itself
+        self.used = 0  # bytes of complete records
+        self.skipped = 0  # number of records whose payload is damaged
         self.texts: dict[str, str] = {}
-        self.first_wall_time: float | None = None
-        """Of the first event, scalar or not; None before it."""
+        self.first_wall_time: float | None = None  # of the first event, scalar or not; None before it
         self.last_wall_time: float | None = None
         self._chunk = chunk
         self._single: dict[str, Columns] = {}
@@ -140,14 +142,11 @@ class ScalarSeries:
     A step at or below the last one drops the points at and after it, as in TensorBoard's data server.
     """
 
-    steps: "array[int]" = field(default_factory=lambda: array("q"))
-    """int64."""
-    wall_times: "array[float]" = field(default_factory=lambda: array("d"))
-    """float64, seconds since 1970."""
-    values: "array[float]" = field(default_factory=lambda: array("d"))
-    """float64."""
+    steps: "array[int]" = field(default_factory=lambda: array("q"))  # int64
+    wall_times: "array[float]" = field(default_factory=lambda: array("d"))  # float64, seconds since 1970
+    values: "array[float]" = field(default_factory=lambda: array("d"))  # float64
+    # Rising; a restart is dropped with the points around it
     restarts: list[Restart] = field(default_factory=list)
-    """Rising; a restart is dropped with the points around it."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -189,16 +188,11 @@ class EventStream:
 
     def __init__(self) -> None:
         self.series: dict[str, ScalarSeries] = {}
-        self.texts: dict[str, str] = {}
-        """Newest texts and arguments of the run, by tag or name. Not cleaned."""
-        self.offset = 0
-        """Offset in the file of the next bytes to feed."""
-        self.skipped = 0
-        """Number of records whose payload is damaged."""
-        self.problem = ""
-        """Reason why nothing more can be read; empty if there is none."""
-        self.first_wall_time: float | None = None
-        """Of the first event, scalar or not; None before it."""
+        self.texts: dict[str, str] = {}  # newest texts and arguments of the run, by tag or name. Not cleaned.
+        self.offset = 0  # offset in the file of the next bytes to feed
+        self.skipped = 0  # number of records whose payload is damaged
+        self.problem = ""  # reason why nothing more can be read; empty if there is none
+        self.first_wall_time: float | None = None  # of the first event, scalar or not; None before it
         self.last_wall_time: float | None = None
         self._pending = b""
         self._parts: list[bytes] = []

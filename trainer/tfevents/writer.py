@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from trainer.tfevents.records import frame
+from trainer.tfevents.event import frame
 
 
 def varint(number: int) -> bytes:

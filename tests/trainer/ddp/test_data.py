@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer.ddp.digits import draw_digits
+from trainer.ddp.datasets import draw_digits
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 

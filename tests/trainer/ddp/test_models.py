@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 from trainer.catalogue import MODELS, find
 from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, Stack, check_input, make_model
-from trainer.distributed.torchvision import import_torchvision
+from trainer.distributed.runtime import import_torchvision
 from trainer.messages import InvalidArguments
 
 needs_torchvision = pytest.mark.skipif(

@@ -26,7 +26,8 @@ import torch.distributed as dist
 from tests.trainer.ddp.states import CPU, ScriptedStop, chosen, lenet_batch, state_of
 from trainer.ddp.models import make_model
 from trainer.ddp.train_state import Precision, TrainState, lr_factor, mean_loss, reorders_sums, wrap_ddp
-from trainer.distributed.process_group import ProcessGroup, retain_freed_memory
+from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.runtime import retain_freed_memory
 from trainer.messages import InvalidArguments, Stopped, TrainingError
 from trainer.ranks import Ranks
 from trainer.train_ddp import eval_batch_size

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from k8s.kinds.job_spec import JobSpec
-from trainer.arguments import Launcher
-from trainer.catalogue import find
+from trainer.catalogue import Launcher, find
 from tui.draft.job_checks import describe_batch
 
 
