@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tests.bench.figures import Figure
 
+# Module and function of each row; it takes True for a size of a few seconds
 ROWS: Mapping[str, str] = {
     "start": "start.start",
     "commands": "start.commands",
@@ -27,7 +28,6 @@ ROWS: Mapping[str, str] = {
     "step": "step.step",
     "idle": "idle.idle",
 }
-"""Module and function of each row; it takes True for a size of a few seconds."""
 
 
 def main(words: Sequence[str], rows: Mapping[str, str] = ROWS) -> int:

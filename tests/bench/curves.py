@@ -19,8 +19,8 @@ from tui.runs.series import Series
 
 SCALARS, JSON_SCALARS, SMOKE_SCALARS = 1_000_000, 300_000, 3_000
 TAGS = ("train/loss", "train/lr", "train/images_per_s")
+# Line of tensorboard-data-server after it has read all files
 LOADED = re.compile(r"Finished load cycle \(([\d.]+)(s|ms|µs)\)")
-"""Line of tensorboard-data-server after it has read all files."""
 _ACCUMULATED_JSON = """
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -20,13 +20,10 @@ class Figure:
 
     work: str
     ours: float
-    peer: str = ""
-    """Name of the peer; empty on a further line about it, and if there is none."""
-    peers: float | None = None
-    """None if there is no peer, or if it is not installed."""
+    peer: str = ""  # name of the peer; empty on a further line about it, and if there is none
+    peers: float | None = None  # None if there is no peer, or if it is not installed
     promised: str = ""
-    unit: str = "s"
-    """Unit of both numbers. Rates are better when larger, all else when smaller."""
+    unit: str = "s"  # unit of both numbers. Rates are better when larger, all else when smaller.
 
     def __str__(self) -> str:
         peers, ratio = "not installed" if self.peer else "", ""

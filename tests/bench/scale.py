@@ -31,8 +31,7 @@ from tests.support.terminal import Terminal
 # Nodes and jobs; there are ten times as many pods as jobs.
 SMOKE, TEN_THOUSAND, LIMIT = (20, 40), (1000, 1000), (5000, 15_000)
 RATE, STORM_S = 2000, 60
-KEY_EVERY_S, UNCOUNTED_PRESSES = 0.4, 12
-"""The first presses of a storm are not counted."""
+KEY_EVERY_S, UNCOUNTED_PRESSES = 0.4, 12  # the first presses of a storm are not counted
 LIFETIME_S = 1800.0
 _OURS = """
 import asyncio

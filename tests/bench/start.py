@@ -10,13 +10,11 @@ from tests.bench.figures import Figure, console_env, seconds, spent
 from tests.load.running import LoadServer
 from tests.support.terminal import Terminal
 
+# All works are done in turn, so that a busy moment of the machine hits each; the fastest run counts
 ROUNDS = 9
-"""All works are done in turn, so that a busy moment of the machine hits each; the fastest run counts."""
 NODES, JOBS = 20, 40
-JOB = ("biology", "whisper-0001")
-"""A running job of the load server's cluster."""
-FRAME, DATA = b" Jobs", b"live "
-"""Bytes of the first frame and all later ones, and of those with data."""
+JOB = ("biology", "whisper-0001")  # a running job of the load server's cluster
+FRAME, DATA = b" Jobs", b"live "  # bytes of the first frame and all later ones, and of those with data
 PAINTED_S = 120.0
 Works = dict[str, Callable[[], object]]
 

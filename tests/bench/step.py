@@ -15,8 +15,7 @@ from typing import Any
 from tests import ROOT
 from tests.bench.figures import Figure
 
-ROUNDS = 2
-"""Runs of each side, in turn; the fastest counts, as the least disturbed."""
+ROUNDS = 2  # runs of each side, in turn; the fastest counts, as the least disturbed
 NETWORKS = ("resnet50", "vgg16", "gpt")
 
 

@@ -21,8 +21,7 @@ from trainer.distributed.runtime import choose_device, retain_freed_memory, set_
 from trainer.ranks import Ranks
 from trainer.train_ddp import make_network, make_train_state
 
-WARM_UP_STEPS = 1
-"""Before the clock runs, on a processor; a GPU takes ten times as many of both."""
+WARM_UP_STEPS = 1  # before the clock runs, on a processor; a GPU takes ten times as many of both
 STEPS = 3
 
 _IMAGES = ["--dataset", "images"]
@@ -31,6 +30,7 @@ _SMOKE = [
     *(*_GPT, "--sequence-length", "16", "--batch-size", "2"),
     *("--layers", "1", "--heads", "1", "--width", "16"),
 ]
+# Arguments that both sides have, by device and network; a GPU's GPT is GPT-2's smallest
 _SIZES = {
     "cpu": {
         "smoke": _SMOKE,
@@ -48,7 +48,6 @@ _SIZES = {
         ],
     },
 }
-"""Arguments that both sides have, by device and network; a GPU's GPT is GPT-2's smallest."""
 
 
 def main(network: str, side: str) -> None:

@@ -13,6 +13,7 @@ from tests import ROOT
 from tests.bench.__main__ import ROWS, main
 from tests.bench.figures import Figure, spent
 
+# Beginnings of the lines that each row prints
 FIGURES: Mapping[str, tuple[str, ...]] = {
     "start": ("start to the first frame", "start to data shown"),
     "commands": ("list", "get", "top nodes", "why", "--version"),
@@ -27,7 +28,6 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "step": ("step of smoke", "our defaults"),
     "idle": ("idle console over SSH", "share of a core", "requests to the API"),
 }
-"""Beginnings of the lines that each row prints."""
 AMOUNT = re.compile(r" {2,}[\d,.]+ ?[\w/%]*( |$)")
 
 

@@ -15,13 +15,11 @@ from tests.bench.logs import ONE_POD
 from tests.load.running import LoadServer
 from tests.load.screen import COLUMNS, LINES, PAINTED_S, Cost, TimedTerminal
 
+# Lines of a log; of Textual's widgets, which are slower, a share of them
 LOG_LINES, SMOKE_LINES, SOME_LINES = 1_000_000, 20_000, 50_000
-"""Lines of a log; of Textual's widgets, which are slower, a share of them."""
-STREAMS = 64
-"""Pods with eight ranks each: 512 ranks."""
+STREAMS = 64  # pods with eight ranks each: 512 ranks
 REST_S = 0.1
-LONGEST_S = 900.0
-"""Limit for all lines of one log, on a slow machine."""
+LONGEST_S = 900.0  # limit for all lines of one log, on a slow machine
 _DONE = re.compile(r"done (\d+) ([\d.]+)")
 _FAST, _RICH = "Textual's Log", "Textual's RichLog"
 

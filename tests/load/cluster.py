@@ -17,20 +17,19 @@ from tests.load.pods import JobState, PodState, pod_json
 
 MPI_JOBS = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 JOB_KINDS = (PYTORCH_JOBS, MPI_JOBS, JOBS)
+# Served, with nothing in them
 EMPTY = tuple(
     Resource("", "v1", f"{kind.lower()}s", kind)
     for kind in ("Event", "ResourceQuota", "LimitRange", "PersistentVolumeClaim")
 )
-"""Served, with nothing in them."""
-_SIZES = (1, 1, 2, 4, 8, 8, 12, 16, 16, 32)
-"""Pods of each ten jobs: a hundred."""
+_SIZES = (1, 1, 2, 4, 8, 8, 12, 16, 16, 32)  # pods of each ten jobs: a hundred
 _KINDS = (PYTORCH_JOBS, PYTORCH_JOBS, PYTORCH_JOBS, JOBS, PYTORCH_JOBS, MPI_JOBS, JOBS, *(PYTORCH_JOBS,) * 3)
 _TEAMS = ("vision", "speech", "language", "robotics", "biology", "default")
 _MODELS = ("bert-large", "resnet50", "llama-finetune", "whisper", "vit-huge", "diffusion-xl", "wav2vec")
+# Fates of jobs, and their shares in a hundred
 _LIVES = {"running": 60, "finished": 20, "pending": 10, "halfway": 5, "crashing": 5}
-"""Fates of jobs, and their shares in a hundred."""
+# Changes of a running pod in a storm, and their shares in a hundred
 _CHANGES = {"touch": 80, "crash": 10, "finish": 3, "recreate": 7}
-"""Changes of a running pod in a storm, and their shares in a hundred."""
 
 
 class Forgotten(Exception):
@@ -49,13 +48,11 @@ class Collection:
 
     def __init__(self, resource: Resource, remembered: int) -> None:
         self.resource = resource
-        self.objects: dict[str, bytes] = {}
-        """Each object as JSON, by uid."""
+        self.objects: dict[str, bytes] = {}  # each object as JSON, by uid
         self._remembered = remembered
         self._events: list[Event] = []
         self._dropped = 0
-        self._forgotten = 0
-        """The newest version that is no longer remembered."""
+        self._forgotten = 0  # the newest version that is no longer remembered
 
     def put(self, uid: str, version: int, body: bytes) -> None:
         """Store an object, new or changed."""
@@ -106,13 +103,12 @@ class LoadCluster:
         self, nodes: int = 1000, jobs: int = 1000, *, seed: int = 1, remembered: int = 20_000
     ) -> None:
         self.version = 1
-        self.events = 0
-        """Updates of pods so far."""
+        self.events = 0  # updates of pods so far
         self._random = random.Random(seed)
+        # Served collections
         self.collections = {
             resource: Collection(resource, remembered) for resource in (NODES, PODS, *JOB_KINDS, *EMPTY)
         }
-        """Served collections."""
         self._gpus = {f"gpu-{number:04}": healthy_gpus(number) for number in range(nodes)}
         self._nodes = list(self._gpus)
         self._free = dict(self._gpus)

@@ -38,10 +38,8 @@ class JobState:
     namespace: str
     name: str
     uid: str
-    gpus: int
-    """GPUs of each of its pods."""
-    outcome: str = ""
-    """`Succeeded` or `Failed` when it is over."""
+    gpus: int  # GPUs of each of its pods
+    outcome: str = ""  # `Succeeded` or `Failed` when it is over
     pods: list[PodState] = field(default_factory=list)
     version: int = 1
 
@@ -60,12 +58,10 @@ class PodState:
     phase: str = "Pending"
     restarts: int = 0
     is_ready: bool = False
-    is_crashing: bool = False
-    """Its container waits to be started again."""
+    is_crashing: bool = False  # its container waits to be started again
     is_deleted: bool = False
     version: int = 1
-    spec: bytes = b""
-    """Its spec as JSON, made once for each node that it is on."""
+    spec: bytes = b""  # its spec as JSON, made once for each node that it is on
 
     @property
     def holds(self) -> int:

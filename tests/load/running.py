@@ -20,8 +20,7 @@ from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.load.logs import LINES_A_SECOND
 
-ANSWER_S = 300.0
-"""Longest wait for the truth: that is a storm, on a slow machine."""
+ANSWER_S = 300.0  # longest wait for the truth: that is a storm, on a slow machine
 _KUBECONFIG = """\
 apiVersion: v1
 kind: Config
@@ -46,10 +45,8 @@ class LoadServer:
     ) -> None:
         self._words = ["--nodes", str(nodes), "--jobs", str(jobs), "--lifetime", str(lifetime_s)]
         self._words += ["--log-lines", str(log_lines), "--whole-log", str(whole_log)]
-        self.host = ""
-        """Address, with the scheme."""
-        self.kubeconfig = Path()
-        """For kubectl and the console."""
+        self.host = ""  # address, with the scheme
+        self.kubeconfig = Path()  # for kubectl and the console
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
@@ -110,8 +107,8 @@ class LoadServer:
             return found
 
 
+# Nodes by name and jobs by uid, each as what must be right about it
 Picture = tuple[dict[str, Any], dict[str, Any]]
-"""Nodes by name and jobs by uid, each as what must be right about it."""
 
 
 def told(truth: Mapping[str, Any]) -> Picture:

@@ -16,10 +16,8 @@ from k8s.kinds import KINDS
 from tests.support.terminal import Terminal
 
 COLUMNS, LINES = 200, 50
-PAINTED_S = 120.0
-"""Longest wait for a screen, on a slow machine."""
-PAGE_S = 10.0
-"""Longest wait for a page of a table."""
+PAINTED_S = 120.0  # longest wait for a screen, on a slow machine
+PAGE_S = 10.0  # longest wait for a page of a table
 READINGS = 5
 _ROW = re.compile(r"[ ●*](?P<cursor>[ ▸>]) (?P<name>[\w-]+) .*?(?P<held>\d+/\d+)\s")
 _HELD = re.compile(r"Σ .*?([\d,]+)(?: of [\d,]+)? GPUs held")
@@ -88,8 +86,7 @@ def wrong_rows(terminal: Terminal, wanted: Mapping[str, str]) -> dict[str, tuple
 class TimedTerminal(Terminal):
     """A terminal that takes in what is written at once, and notes when."""
 
-    came_at_s = 0.0
-    """Time at which the newest piece on the screen came."""
+    came_at_s = 0.0  # time at which the newest piece on the screen came
 
     def __enter__(self) -> Self:
         self._pieces: Queue[tuple[float, bytes]] = Queue()

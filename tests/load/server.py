@@ -28,16 +28,14 @@ SELECTED_BY = (
     "status.phase",
     *(f"involvedObject.{name}" for name in ("name", "kind", "uid")),
 )
-MOST_CHANGES_A_TURN = 500
-"""A storm that is late gives the turn back after so many changes."""
+MOST_CHANGES_A_TURN = 500  # a storm that is late gives the turn back after so many changes
 TURN_S = 0.01
 BOOKMARK_S = 2.0
 COLUMNS = [
     {"name": name, "type": "string", "format": "", "description": "", "priority": int(name in ("IP", "Node"))}
     for name in ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node")
 ]
-KEPT_LISTS = 32
-"""Lists that may be read at once, page by page."""
+KEPT_LISTS = 32  # lists that may be read at once, page by page
 
 
 class Server:

@@ -13,8 +13,7 @@ from tests import ROOT
 from tests.mutants.modules import MODULES, rounds_of
 from tests.mutants.runner import MARKS, copy_tree, sample_of, try_all
 
-RESULTS = ROOT / ".mutants.jsonl"
-"""Results so far; remove it to begin again."""
+RESULTS = ROOT / ".mutants.jsonl"  # results so far; remove it to begin again
 
 
 def main() -> int:

@@ -31,13 +31,10 @@ _REMOVABLE = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 class Breakage:
     """One breakage."""
 
-    line: int
-    """Line in the original text."""
+    line: int  # line in the original text
     before: str
-    after: str
-    """The piece of code, and what stands in its place."""
-    text: str
-    """The whole text with it; comments are lost."""
+    after: str  # the piece of code, and what stands in its place
+    text: str  # the whole text with it; comments are lost
 
 
 def count_breakages(source: str) -> int:

@@ -21,8 +21,8 @@ from tests.mutants.breakages import Breakage, breakage_at, count_breakages
 # A breakage that makes a test hang is noticed.
 LONGEST_TEST_S = 100
 LONGEST_S = 900.0
+# Tests of each tier, by their marks
 MARKS = {"quick": "not slow and not cluster", "slow": "slow and not cluster"}
-"""Tests of each tier, by their marks."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class Mutant:
 
     module: str
     breakage: Breakage
-    key: str
-    """Hash of the breakage and its source, by which results are found again."""
+    key: str  # hash of the breakage and its source, by which results are found again
 
     @property
     def words(self) -> str:

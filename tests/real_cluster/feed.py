@@ -12,8 +12,7 @@ from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.tables.filters import own_names
 
-LONGEST_S = 90.0
-"""A loaded machine may take its time to start pods."""
+LONGEST_S = 90.0  # a loaded machine may take its time to start pods
 
 
 class Feed:

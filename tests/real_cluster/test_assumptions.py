@@ -31,8 +31,8 @@ POD: dict[str, Any] = {
 }
 
 pytestmark = pytest.mark.cluster
+# The cluster has these; of MPIJobs the newest version only, see `test_kinds`
 SERVED = [kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job")]
-"""The cluster has these; of MPIJobs the newest version only, see `test_kinds`."""
 every_served_kind = pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.title)
 
 

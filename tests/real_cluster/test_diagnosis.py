@@ -21,8 +21,7 @@ from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
 from tui.tables.filters import own_names
 
-WAIT_S = 180.0
-"""Longest wait for a scheduler, a controller or a kubelet to have said its word."""
+WAIT_S = 180.0  # longest wait for a scheduler, a controller or a kubelet to have said its word
 LOOK_EVERY_S = 0.5
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -81,6 +80,7 @@ def says(word: str) -> Callable[[Answer], object]:
     return lambda answer: word in answer.sentence
 
 
+# Jobs, what is said of each once the cluster has had its say, and how the sentence begins
 CASES: dict[str, tuple[dict[str, Any], Callable[[Answer], object], str]] = {
     "huge": (
         {"gpus": 16},
@@ -135,7 +135,6 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Answer], object], str]] = {
     ),
     "runs": ({"pods": 2, "gpus": 1}, says("2 of 2"), "It runs: 2 of 2 pods."),
 }
-"""Jobs, what is said of each once the cluster has had its say, and how the sentence begins."""
 SCHEDULERS_WORDS = {"huge": "Insufficient nvidia.com/gpu", "picky": "didn't match"}
 
 

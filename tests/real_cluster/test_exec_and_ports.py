@@ -25,8 +25,8 @@ from tests.real_cluster.feed import feed_of, job_called
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
+# A web server, and a program that says back what it hears
 SERVING = "mkdir /www; seq 1 200000 > /www/numbers; httpd -f -p 8080 -h /www & nc -ll -p 7777 -e cat"
-"""A web server, and a program that says back what it hears."""
 PATIENCE_S = 180.0
 POD = "p"
 

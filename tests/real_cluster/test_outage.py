@@ -16,8 +16,7 @@ from tui.settings.options import ConsoleOptions
 from tui.widgets.table.table import Table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]
-PATIENCE = 1200
-"""Tenths of a second."""
+PATIENCE = 1200  # tenths of a second
 
 
 async def test_rows_survive_an_outage(admin: Client, kubeconfig: Path, tmp_path: Path) -> None:

@@ -24,12 +24,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 KIND = PyTorchJob()
 WAIT_S = 120.0
+# Commands of `arena delete`. Source: kubeflow/arena v0.15.2, `pkg/workflow/workflow.go`, DeleteJob.
 ARENA_DELETE = """
 made=$(kubectl get configmap {name}-pytorchjob {of_namespace} -o=jsonpath='{{.data.app}}') &&
 for each in $made; do kubectl delete $each {of_namespace} || exit; done
 kubectl delete configmap {name}-pytorchjob {of_namespace} --ignore-not-found
 """
-"""Commands of `arena delete`. Source: kubeflow/arena v0.15.2, `pkg/workflow/workflow.go`, DeleteJob."""
 
 
 async def goes(client: Client, resource: Resource, name: str) -> None:

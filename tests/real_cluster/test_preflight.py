@@ -230,10 +230,9 @@ class Case(NamedTuple):
     """A pod, the one node that it may be put on, and what comes of it."""
 
     verdict: str
+    # Changes of its spec; `requests` and `init` are those of its containers
     pod: Mapping[str, Any] = MappingProxyType({})
-    """Changes of its spec; `requests` and `init` are those of its containers."""
-    node: Mapping[str, Any] = MappingProxyType({})
-    """`labels`, `allocatable`, and changes of the node's spec."""
+    node: Mapping[str, Any] = MappingProxyType({})  # `labels`, `allocatable`, and changes of the node's spec
 
 
 AMD = "amd.com/gpu"

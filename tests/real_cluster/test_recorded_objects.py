@@ -65,8 +65,8 @@ async def test_only_the_served_version_of_a_resource_is_watched(admin: Client) -
     assert len([resource for resource in served if resource.full_name == MPI_JOBS.full_name]) == 1
 
 
+# The real cluster has these
 SERVED = tuple(kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job"))
-"""The real cluster has these."""
 _MADE = (*(kind.resource for kind in SERVED), CONFIG_MAPS, SECRETS, SERVICES, DEPLOYMENTS, CLAIMS)
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default-token-")
 

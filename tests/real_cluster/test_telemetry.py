@@ -68,8 +68,7 @@ def is_ready(pod: dict[str, Any]) -> bool:
     )
 
 
-Serve = Callable[..., Awaitable[None]]
-"""Lets a pod serve some texts, and waits until it does."""
+Serve = Callable[..., Awaitable[None]]  # lets a pod serve some texts, and waits until it does
 
 
 @pytest.fixture

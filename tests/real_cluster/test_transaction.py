@@ -114,10 +114,10 @@ class Relay:
         cluster = config["clusters"][0]["cluster"]
         self._server, self._token = cluster["server"], config["users"][0]["user"]["token"]
         self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        # Requests of these, as `POST configmaps`, never reach the server, once
         self.loses_before: set[str] = set()
-        """Requests of these, as `POST configmaps`, never reach the server, once."""
+        # Requests that the server carries out, but whose answer is lost, once
         self.loses_after: set[str] = set()
-        """Requests that the server carries out, but whose answer is lost, once."""
 
     def __call__(self, asked: Asked) -> Reply:
         what = f"{asked.method} {asked.path.split('/')[-1 if asked.method == 'POST' else -2]}"

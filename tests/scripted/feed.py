@@ -16,10 +16,10 @@ from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
 from tui.tables.filters import own_names
 
+# So short that no test waits
 HASTY = Backoff(first_s=0.01, longest_s=0.05, absent_s=0.05, unauthorized_s=0.05)
-"""So short that no test waits."""
+# So long that whatever is asked again was asked at once, or by the user
 PATIENT = Backoff(first_s=60.0, absent_s=60.0, unauthorized_s=60.0)
-"""So long that whatever is asked again was asked at once, or by the user."""
 NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/kubeflow.org/v1/pytorchjobs"
 BERT = pytorch_job("bert")
 VERBS = ["get", "list", "watch"]
@@ -63,8 +63,7 @@ def say_kinds(cluster: ScriptedCluster, plurals: dict[str, list[str]]) -> None:
         cluster.replace(f"/apis/{name}", Answer({"resources": held}))
 
 
-WATCHED = (NODES, PODS, JOBS)
-"""Resources that are watched on the small server."""
+WATCHED = (NODES, PODS, JOBS)  # resources that are watched on the small server
 
 
 class Feed:
@@ -75,8 +74,7 @@ class Feed:
         self.reasons = JobReasons(mirror, own_names)
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
-        self.on_publish = self.publish
-        """Receiver of the snapshots; a test may put a slower one in its place."""
+        self.on_publish = self.publish  # receiver of the snapshots; a test may put a slower one in its place
 
     def publish(self, snapshot: ClusterSnapshot) -> None:
         self.published.append((asyncio.get_running_loop().time(), snapshot))

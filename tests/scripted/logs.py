@@ -19,8 +19,8 @@ from k8s.logs import Target, write_stamp
 
 NS = 1_000_000_000
 START_NS = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp()) * NS
+# Waits as short as a test likes them
 QUICK = Backoff(first_s=0.005, longest_s=0.02, idle_s=5.0, waiting_s=0.01, poll_s=0.01)
-"""Waits as short as a test likes them."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,8 @@ class Run:
     """One run of a container: its lines, and how it ended."""
 
     lines: list[tuple[int, bytes]] = field(default_factory=list)
-    first_kept: int = 0
-    """Lines before this one were rotated away."""
-    tail: bytes = b""
-    """A last line without an end, written at the time of the last line plus 1 ns."""
+    first_kept: int = 0  # lines before this one were rotated away
+    tail: bytes = b""  # a last line without an end, written at the time of the last line plus 1 ns
     exit_code: int | None = None
     reason: str = ""
 
@@ -54,15 +52,11 @@ class Run:
 class Fault:
     """Fault of one request for a log."""
 
-    status: int = 0
-    """Answer this instead."""
+    status: int = 0  # answer this instead
     message: str = ""
-    cut_after: int | None = None
-    """Break the connection after so many bytes."""
-    end_after: int | None = None
-    """End the answer as if it were complete after so many bytes."""
-    stall_after: int | None = None
-    """Send nothing after so many bytes, and keep the connection."""
+    cut_after: int | None = None  # break the connection after so many bytes
+    end_after: int | None = None  # end the answer as if it were complete after so many bytes
+    stall_after: int | None = None  # send nothing after so many bytes, and keep the connection
 
 
 @dataclass
@@ -72,16 +66,13 @@ class ScriptedPod:
     name: str
     uid: str = ""
     runs: list[Run] = field(default_factory=lambda: [Run()])
-    waiting: str = ""
-    """The container waits for this reason."""
+    waiting: str = ""  # the container waits for this reason
     restart_policy: str = "OnFailure"
+    # Exit codes after which a rule restarts the container, whatever the policy
     restarts_after: tuple[int, ...] = ()
-    """Exit codes after which a rule restarts the container, whatever the policy."""
     is_gone: bool = False
-    faults: list[Fault] = field(default_factory=list)
-    """Used up one per request for the log."""
-    requests: list[dict[str, str]] = field(default_factory=list)
-    """Queries of the requests for its log."""
+    faults: list[Fault] = field(default_factory=list)  # used up one per request for the log
+    requests: list[dict[str, str]] = field(default_factory=list)  # queries of the requests for its log
     open_streams: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -162,8 +153,7 @@ class ScriptedCluster:
 
     def __init__(self, *pods: ScriptedPod) -> None:
         self.pods = {pod.name: pod for pod in pods}
-        self.is_down = False
-        """Break every connection."""
+        self.is_down = False  # break every connection
 
     async def pod(self, request: web.Request) -> web.StreamResponse:
         pod = self.pods.get(request.match_info["pod"])

@@ -17,10 +17,10 @@ from tests.scripted.server import WAIT_S, ScriptedCluster
 
 ALL = "/api/v1/pods"
 MINE = "/api/v1/namespaces/mine/pods"
+# So long that nothing is tried again but what the test pokes
 PATIENT = Backoff(first_s=60.0, absent_s=60.0, unauthorized_s=60.0)
-"""So long that nothing is tried again but what the test pokes."""
+# So short that a test need not poke
 HASTY = Backoff(first_s=0.01, longest_s=0.02, absent_s=0.02, unauthorized_s=0.02, healthy_s=60.0)
-"""So short that a test need not poke."""
 
 
 def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str, Any]:

@@ -21,14 +21,13 @@ class ObjectStore:
     """Objects by their paths; give it a cluster and it answers everything."""
 
     def __init__(self, cluster: ScriptedCluster) -> None:
-        self.objects: dict[str, Object] = {}
-        """By path: `/api/v1/namespaces/default/configmaps/a`."""
+        self.objects: dict[str, Object] = {}  # by path: `/api/v1/namespaces/default/configmaps/a`
+        # Requests for changes, as `POST configmaps/a`, those with a lost answer included
         self.log: list[str] = []
-        """Requests for changes, as `POST configmaps/a`, those with a lost answer included."""
+        # Answers in place of the store, which then does nothing
         self.before: Callable[[Asked, str], Reply | None] = lambda asked, what: None
-        """Answers in place of the store, which then does nothing."""
+        # Answers after the store has done it
         self.after: Callable[[Asked, str], Reply | None] = lambda asked, what: None
-        """Answers after the store has done it."""
         self._version = 0
         cluster.say_everywhere(Compute(self._answer))
 

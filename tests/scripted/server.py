@@ -25,8 +25,7 @@ from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
 
 Object = Mapping[str, Any]
-WAIT_S = 120.0
-"""Longest wait for anything that a test expects to happen."""
+WAIT_S = 120.0  # longest wait for anything that a test expects to happen
 
 
 _IN_NAMESPACE = re.compile(
@@ -43,8 +42,7 @@ class Asked:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
-    at_s: float
-    """Arrival time, by the event loop's clock."""
+    at_s: float  # arrival time, by the event loop's clock
 
     @property
     def is_watch(self) -> bool:
@@ -151,8 +149,7 @@ class Stream:
     """A body in pieces, which the test sends when it likes; use it for watches and logs."""
 
     def __init__(self, *pieces: object) -> None:
-        self.is_over = asyncio.Event()
-        """Set once the client has left, or the stream was ended."""
+        self.is_over = asyncio.Event()  # set once the client has left, or the stream was ended
         self._pieces: asyncio.Queue[bytes | type[Drop] | None] = asyncio.Queue()
         for piece in pieces:
             self.send(piece)
@@ -204,8 +201,7 @@ class Flood:
     """A body without an end, as fast as it is read."""
 
     piece: bytes
-    sent: int = 0
-    """Bytes sent in all requests, those in the buffers of sockets too."""
+    sent: int = 0  # bytes sent in all requests, those in the buffers of sockets too
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -222,8 +218,7 @@ class Socket:
 
     frames: Sequence[tuple[int, bytes]] = ()
     protocols: Sequence[str] = ("v5.channel.k8s.io",)
-    is_left_open: bool = False
-    """Say nothing more, and do not close."""
+    is_left_open: bool = False  # say nothing more, and do not close
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         if "upgrade" not in request.headers.get("Connection", "").lower():
@@ -241,8 +236,7 @@ class Socket:
         return socket
 
 
-SUCCESS = (3, b'{"status": "Success"}')
-"""The last frame of a command that ended well."""
+SUCCESS = (3, b'{"status": "Success"}')  # the last frame of a command that ended well
 
 
 @dataclass(frozen=True)
@@ -261,8 +255,7 @@ class ScriptedCluster:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Asked] = []
         self.host = ""
-        self.clock_ahead_s = 0.0
-        """Seconds by which its clock is ahead of the real one."""
+        self.clock_ahead_s = 0.0  # seconds by which its clock is ahead of the real one
         self._tls = tls
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
         self._everywhere: Reply | None = None

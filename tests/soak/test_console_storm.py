@@ -13,8 +13,7 @@ from tests.load.screen import COLUMNS, LINES, PAINTED_S, TimedTerminal, demanded
 from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.slow
-LIFETIME_S = 900.0
-"""Limit for the server, so that none outlives its test; far more than a test takes."""
+LIFETIME_S = 900.0  # limit for the server, so that none outlives its test; far more than a test takes
 
 
 def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: Path) -> None:
@@ -45,8 +44,7 @@ def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: 
 
 
 CHANGES_PER_S, MINUTE_S = 100, 60
-GROWTH_KIB = 32 * 1024
-"""Permitted growth in a minute: far less than the frames that were not written."""
+GROWTH_KIB = 32 * 1024  # permitted growth in a minute: far less than the frames that were not written
 
 
 def test_a_minute_without_reading_loses_nothing_and_costs_no_memory(tmp_path: Path) -> None:

@@ -23,11 +23,9 @@ from tests.load.running import LoadServer, difference, seen, told
 from tui.tables.filters import own_names
 
 pytestmark = pytest.mark.slow
-JOBS, NODES = 60, 60
-"""Six hundred pods: enough for each kind of change to happen often."""
+JOBS, NODES = 60, 60  # six hundred pods: enough for each kind of change to happen often
 RATE, EVENTS = 1500, 3000
-PATIENCE_S = 90.0
-"""Longest wait for a picture to become true; it takes a second or two."""
+PATIENCE_S = 90.0  # longest wait for a picture to become true; it takes a second or two
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,12 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
+# The one version that it asks for: `pkg/k8saccesser/k8s_accesser.go`, ListPytorchJobs, ListMPIJobs
 SERVED_AS: Mapping[str, str] = {
     "pytorchjob": "kubeflow.org/v1",
     "mpijob": "kubeflow.org/v1alpha1",
 }
-"""The one version that it asks for: `pkg/k8saccesser/k8s_accesser.go`, ListPytorchJobs, ListMPIJobs."""
+# `pkg/apis/types/training.go`, TrainingJobType
 TYPES = (
     "tfjob",
     "mpijob",
@@ -27,10 +28,9 @@ TYPES = (
     "deepspeedjob",
     "rayjob",
 )
-"""`pkg/apis/types/training.go`, TrainingJobType."""
 USER_LABEL = "arena.kubeflow.org/uid"
+# The container whose log it shows while a pod is in its Init state: `pkg/training/logs.go`, AcceptJobLog
 CODE_INIT = "init-code"
-"""The container whose log it shows while a pod is in its Init state: `pkg/training/logs.go`, AcceptJobLog."""
 
 
 def is_listed(job: Object, type_: str, user_id: str = "") -> bool:

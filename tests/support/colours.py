@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import themes
 
+# The themes with colours of their own
 COLOURED = [name for name, palette in themes.load().items() if not palette.get("ansi")]
-"""The themes with colours of their own."""
 
 
 def linear(colour: str) -> list[float]:

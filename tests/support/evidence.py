@@ -18,8 +18,7 @@ from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
 from tests.support.objects import GPU, Object, node, pytorch_job
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-"""The moment at which everything is looked at."""
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)  # the moment at which everything is looked at
 REF = JobRef("default", "bert", "PyTorchJob", "kubeflow.org/v1")
 
 

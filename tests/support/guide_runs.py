@@ -9,13 +9,13 @@ from typing import Any
 from trainer.tfevents import ScalarCurve
 from tui.runs.record import RunRecord, with_values
 
+# Name, model, GPUs, slowest link and rate of each
 GUIDE = (
     ("pytorch-topo-4-vgg16", "vgg16", "0-3", "NV1 20 GB/s", 820.5),
     ("pytorch-4-vgg16", "vgg16", "0 3-4 7", "SYS 6 GB/s", 481.4),
     ("pytorch-topo-4-resnet50", "resnet50", "0-3", "NV1 20 GB/s", 1251.8),
     ("pytorch-4-resnet50", "resnet50", "0 3-4 7", "SYS 6 GB/s", 822.4),
 )
-"""Name, model, GPUs, slowest link and rate of each."""
 
 
 def curve(tag: str, values: Sequence[float], start_s: float = 100.0, step_s: float = 10.0) -> ScalarCurve:

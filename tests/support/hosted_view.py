@@ -31,8 +31,8 @@ class Hosted(FramedApp):
         super().__init__()
         self.view = view
         view.context = replace(view.context, actions=ACTIONS)
+        # Name of each request, its subject, and the names of its jobs
         self.requests: list[tuple[str, str, tuple[str, ...]]] = []
-        """Name of each request, its subject, and the names of its jobs."""
 
     def on_mount(self) -> None:
         self.push_screen(self.view)

@@ -17,12 +17,10 @@ from tests.scripted.server import WAIT_S
 from tui.terminal.driver import PacedApp
 from tui.terminal.key_queue import is_working
 
+# Turns of the loop in which nothing happens, until an app counts as idle: a key takes some to arrive
 QUIET_TURNS = 10
-"""Turns of the loop in which nothing happens, until an app counts as idle: a key takes some to arrive."""
-MAX_POLLS = 1_000
-"""Polls until waiting ends: the handler of a message may wait for what the test does next."""
-LEAST_S = 0.02
-"""Shortest duration of a pause, as of Textual's: timers end meanwhile."""
+MAX_POLLS = 1_000  # polls until waiting ends: the handler of a message may wait for what the test does next
+LEAST_S = 0.02  # shortest duration of a pause, as of Textual's: timers end meanwhile
 
 
 async def until_handled(*_: float) -> None:

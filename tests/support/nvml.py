@@ -19,8 +19,7 @@ class ScriptedNvml:
     def __init__(self, gpus: int, told: Mapping[str, Any] | None = None, *, has_driver: bool = True) -> None:
         """Have GPUs that all tell the same: function of NVML, without `nvmlDeviceGet`, to its answer."""
         self._gpus, self._told, self._has_driver = gpus, dict(told or {}), has_driver
-        self.opened = 0
-        """Calls of `nvmlInit` without a matching `nvmlShutdown`."""
+        self.opened = 0  # calls of `nvmlInit` without a matching `nvmlShutdown`
 
     def nvmlInit(self) -> None:
         if not self._has_driver:
@@ -57,6 +56,7 @@ class ScriptedNvml:
         return ask
 
 
+# Answers of an H100 at work
 BUSY: Mapping[str, Any] = {
     "UtilizationRates": SimpleNamespace(gpu=93, memory=51),
     "MemoryInfo": SimpleNamespace(total=80 * 2**30, used=61 * 2**30, free=19 * 2**30),
@@ -68,4 +68,3 @@ BUSY: Mapping[str, Any] = {
     "TotalEccErrors": 0,
     "RemappedRows": (0, 0, 0, 0),
 }
-"""Answers of an H100 at work."""

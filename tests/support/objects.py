@@ -14,8 +14,7 @@ from k8s.models import Meta, Node, Pod, Reader
 from k8s.snapshot import Job, NodeRow
 from tests import FIXTURES
 
-RECORDED = FIXTURES / "cluster-1.36"
-"""Answers of a real 1.36 cluster."""
+RECORDED = FIXTURES / "cluster-1.36"  # answers of a real 1.36 cluster
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 

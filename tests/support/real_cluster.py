@@ -13,13 +13,10 @@ from k8s.client.client import Client
 from k8s.models.resources import Resource
 from tests import ROOT
 
-FOLDER = ROOT.parent / "shared" / "cluster"
-"""Folder of the scripts that start and stop it."""
-NODE = "real-node-0"
-"""Its one node, which says that it has 8 `nvidia.com/gpu`."""
+FOLDER = ROOT.parent / "shared" / "cluster"  # folder of the scripts that start and stop it
+NODE = "real-node-0"  # its one node, which says that it has 8 `nvidia.com/gpu`
 STARTING_S = 200
-BUSYBOX = {"image": "busybox:latest", "imagePullPolicy": "Never"}
-"""The one image that it has."""
+BUSYBOX = {"image": "busybox:latest", "imagePullPolicy": "Never"}  # the one image that it has
 
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")

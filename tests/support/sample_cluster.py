@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
 
-MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
-"""Path of the list of MPIJobs."""
+MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"  # path of the list of MPIJobs
 
 
 def ago(**time: float) -> str:

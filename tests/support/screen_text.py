@@ -18,8 +18,8 @@ from textual.strip import Strip
 from tests import GOLDEN
 
 FOLDER = GOLDEN / "screens"
+# Variable that writes what is seen instead of comparing it; look at it before it is kept
 UPDATE = "UPDATE_SCREENS"
-"""Variable that writes what is seen instead of comparing it; look at it before it is kept."""
 _LETTERS = string.ascii_letters + string.digits
 
 

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-NOBODY = 65534
-"""The account that owns nothing."""
+NOBODY = 65534  # the account that owns nothing
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second account")

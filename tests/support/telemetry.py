@@ -64,10 +64,8 @@ class ScriptedReader:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.telemetry = telemetry
-        self.asked: list[tuple[str, ...]] = []
-        """The nodes of each round."""
-        self.jobs: list[tuple[str, ...]] = []
-        """The jobs of each round."""
+        self.asked: list[tuple[str, ...]] = []  # the nodes of each round
+        self.jobs: list[tuple[str, ...]] = []  # the jobs of each round
         self.retries = 0
 
     async def read(self, nodes: Iterable[NodeRow], jobs: Iterable[Job] = ()) -> Telemetry:
@@ -91,8 +89,7 @@ def feed_of(reader: ScriptedReader, **more: Any) -> TelemetryFeed:
     return TelemetryFeed(reader, **{"read_s": 0.02, "rest_s": 0.01, **more})
 
 
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-"""Start of the tests' readings."""
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)  # start of the tests' readings
 
 
 def gpu(

@@ -20,10 +20,9 @@ from typing import Any, Self
 
 import pyte
 
-_LOCAL_FLAGS = 3
-"""Index of the local flags in the attributes of termios."""
+_LOCAL_FLAGS = 3  # index of the local flags in the attributes of termios
+# Sequences that pyte would print instead of ignoring: keyboard protocol, mode queries, DCS
 _PRIVATE = re.compile(r"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1bP[^\x1b]*\x1b\\")
-"""Sequences that pyte would print instead of ignoring: keyboard protocol, mode queries, DCS."""
 _ASKS_FOR_FRAMES = b"\x1b[?2026$p"
 _TAKES_FRAMES = b"\x1b[?2026;2$y"
 _FRAME_BEGINS, _FRAME_ENDS = b"\x1b[?2026h", b"\x1b[?2026l"
@@ -46,11 +45,9 @@ class Terminal:
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.output = bytearray()
-        """Every byte that the program has written."""
+        self.output = bytearray()  # every byte that the program has written
         self.exit_code: int | None = None
-        self.is_stopped = False
-        """True while the program is suspended."""
+        self.is_stopped = False  # True while the program is suspended
         self._shows_whole_frames = shows_whole_frames
         self.pid, self._fd = pty.fork()
         if self.pid == 0:

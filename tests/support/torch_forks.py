@@ -17,8 +17,7 @@ from multiprocessing.connection import Connection
 
 from tests.trainer.forked_rank import FORKING
 
-LONGEST_S = 200.0
-"""Until a fork is killed, which ends a test that waits for it."""
+LONGEST_S = 200.0  # until a fork is killed, which ends a test that waits for it
 
 
 class Fork:

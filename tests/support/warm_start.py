@@ -20,11 +20,11 @@ from typing import Any
 
 from tests import ROOT
 
+# Imported before the first fork: what most commands need
 MODULES = (
     *("aiohttp", "yaml", "k8s.client.client", "k8s.cluster.joiner", "k8s.reasons.gather", "k8s.kinds"),
     *("k8s.jobs.create", "k8s.logs", "trainer.tfevents", "tui.commands", "tui.commands.support.parser"),
 )
-"""Imported before the first fork: what most commands need."""
 
 
 class WarmStart:

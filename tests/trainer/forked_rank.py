@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 FORKING = multiprocessing.get_context("forkserver")
+# For each trainer its name, the module with its `run`, and the end of its message when it is stopped
 RUNS = {
     "trainer.train_ddp": ("ddp", "trainer.train_ddp", "before training began; there is nothing new to save"),
     "trainer.train_mpi": (
@@ -20,13 +21,11 @@ RUNS = {
         "before the benchmark was done; nothing of it is saved",
     ),
 }
-"""For each trainer its name, the module with its `run`, and the end of its message when it is stopped."""
+# Launchers, whose ranks are processes that import torch themselves
 LAUNCHERS = ("trainer.launch", "torch.distributed.run")
-"""Launchers, whose ranks are processes that import torch themselves."""
 FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp", "trainer.benchmark.run", *LAUNCHERS])
 _F_SETPIPE_SZ = 1031
-_SMALLEST_PIPE = 4096
-"""Bytes that a paced process may be ahead of its reader."""
+_SMALLEST_PIPE = 4096  # bytes that a paced process may be ahead of its reader
 
 
 class ForkedRank:

@@ -15,8 +15,8 @@ from tests.trainer.forked_rank import LAUNCHERS, RUNS, ForkedRank
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder, ScalarCurve
 
+# Twenty steps an epoch of one process, ten of two
 SMALL = ["--train-images", "160", "--val-images", "33", "--batch-size", "8", "--log-every", "2"]
-"""Twenty steps an epoch of one process, ten of two."""
 LONG = [*SMALL, "--epochs", "20000"]
 LINE = re.compile(
     r"epoch (\d+)/(\d+) step (\d+)/(\d+) loss (\d+\.\d{4}|nan) lr \d\.\de[+-]\d\d \d+ images/s eta (\w+)"

@@ -16,7 +16,6 @@ from trainer.benchmark.report import AllReduce, head_lines, iteration_line, resu
 from trainer.benchmark.run import Benchmark, TrainStep, make_network, run
 from trainer.catalogue import find
 from trainer.distributed.process_group import ProcessGroup
-from trainer.messages import InvalidArguments
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest
 from trainer.tfevents import ScalarCurve
@@ -190,40 +189,6 @@ def test_a_benchmark_stops_at_once_on_sigterm_and_keeps_its_points(job: Job) -> 
     assert job.end() == [143]
     assert job.lines[0][-1] == "Stopped by SIGTERM before the benchmark was done; nothing of it is saved."
     assert {0, 1} <= set(job.curves()["benchmark/img_per_sec"].steps)
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["--model", "alexnet"], "argument --model: 'alexnet' is none of vgg16, resnet50, resnet18, tiny."),
-        (["--batch-size", "0"], "argument --batch-size: 0 is not 1 or more."),
-        (["--num-iters", "ten"], "argument --num-iters: 'ten' is not a whole number."),
-        (["--allreduce-mib", "16385"], "argument --allreduce-mib: 16385 is not 16384 or less."),
-        (["--precision", "int8"], "argument --precision: 'int8' is none of fp32, tf32, bf16, fp16."),
-        (["--use-adasum"], "unrecognized arguments: --use-adasum."),
-    ],
-)
-def test_wrong_arguments_are_answered_in_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], error: str
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        find("mpi").parser().parse_args(words)
-    assert exit_.value.code == 2
-    assert capsys.readouterr().err == f"error: {error} See python -m trainer.train_mpi --help.\n"
-
-
-@pytest.mark.parametrize(
-    ("backend", "launcher", "words"),
-    [
-        ("mpi", "Open MPI", "--backend mpi: this torch was built without MPI. Use --backend auto."),
-        ("nccl", "Open MPI", "--backend nccl: NCCL needs GPUs, and this rank runs on the CPU."),
-    ],
-)
-def test_a_backend_that_is_not_here_is_refused(backend: str, launcher: str, words: str) -> None:
-    if torch.distributed.is_mpi_available():
-        pytest.skip("this torch was built with MPI")
-    with pytest.raises(InvalidArguments, match=re.escape(words)):
-        ProcessGroup(Ranks(0, 2, 0, 2, launcher), torch.device("cpu"), 1, backend)
 
 
 def test_an_unsupported_precision_is_reported_by_all_ranks_before_measuring(job: Job) -> None:

@@ -102,16 +102,43 @@ def test_the_command_line_of_a_trainer_is_its_catalogue_entry() -> None:
         assert parsed == {each.name.replace("-", "_"): each.default for each in trainer.arguments}
 
 
+GPT_OF_NOISE = "--model gpt --dataset sequences"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "error"),
+    [
+        ("ddp", "--batch-size many", "argument --batch-size: 'many' is not a whole number."),
+        ("ddp", "--model resnet18 --batch-size 1",
+         "argument --batch-size: 1 is not 2 or more, which --model resnet18 needs"),
+        ("ddp", "--log_interval 0", "argument --log-every: 0 is not 1 or more."),
+        ("ddp", "--no_cuda=1", "unrecognized arguments: --no_cuda=1."),
+        ("ddp", "--model gpt",
+         "argument --model: gpt cannot train on --dataset digits; name a text or token file"),
+        ("ddp", "--dataset tokens",
+         "argument --model: cnn cannot train on --dataset tokens; choose --model gpt"),
+        ("ddp", "--dataset cifar10",
+         "argument --dataset: 'cifar10' is none of digits, mnist, folder, tokens, images, sequences"),
+        ("ddp", "--model resnt50",
+         "argument --model: 'resnt50' is none of the 84 there are; did you mean resnet50"),
+        ("ddp", f"{GPT_OF_NOISE} --width 130", "argument --width: 130 is not a multiple of --heads 4"),
+        ("ddp", f"{GPT_OF_NOISE} --token-bytes 4",
+         "argument --vocabulary: required if --token-bytes is not 1 (GPT-2's is 50257)"),
+        ("ddp", "--epochs 1 --profile", "--profile was removed: run the trainer under nsys profile"),
+        ("mpi", "--master_port=7", "--master-port was removed: set MASTER_PORT (mpirun -x MASTER_PORT"),
+        ("mpi", "--model alexnet", "argument --model: 'alexnet' is none of vgg16, resnet50, resnet18, tiny."),
+        ("mpi", "--use-adasum", "unrecognized arguments: --use-adasum."),
+    ],
+)  # fmt: skip
 def test_a_wrong_command_line_is_answered_in_one_line_with_status_2(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], name: str, words: str, error: str
 ) -> None:
     with pytest.raises(SystemExit) as exit_:
-        find("ddp").parser().parse_args(["--batch-size", "many"])
+        find(name).parser().parse_args(words.split())
     assert exit_.value.code == 2
-    assert capsys.readouterr().err == (
-        "error: argument --batch-size: 'many' is not a whole number."
-        " See python -m trainer.train_ddp --help.\n"
-    )
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {error}") and printed.count("\n") == 1
+    assert printed.endswith(f"See python -m {find(name).module} --help.\n")
 
 
 def test_every_argument_explains_itself() -> None:
@@ -132,7 +159,7 @@ def test_the_console_can_read_the_catalogue_ranks_and_event_files_without_torch_
     assert ran.stdout == "[]\n"
 
 
-def test_every_number_has_bounds_and_the_help_shows_them() -> None:
+def test_the_help_shows_bounds_and_other_names() -> None:
     for trainer in TRAINERS:
         text = " ".join(trainer.parser().format_help().split())
         for argument in trainer.arguments:
@@ -144,6 +171,10 @@ def test_every_number_has_bounds_and_the_help_shows_them() -> None:
                 unit = f" {argument.unit}" if argument.unit else ""
                 default = argument.zero or argument.default
                 assert f"(default: {default}; {argument.bounds}{unit})" in text
+    text = " ".join(find("ddp").parser().format_help().split())
+    assert "also --logdir, --dir (default: logs)" in text
+    assert "also --no-cuda for cpu (default: auto)" in text
+    assert "for --model gpt the default is 8 (default: 64; 1 to 1000000 images)" in text
 
 
 def test_a_zero_default_has_a_keyword_that_the_parser_accepts() -> None:
@@ -158,17 +189,3 @@ def test_a_zero_default_has_a_keyword_that_the_parser_accepts() -> None:
                 assert vars(parsed)[argument.name.replace("-", "_")] == 0
             with pytest.raises(ValueError, match="not a whole number"):
                 find("ddp").argument("epochs").read("auto")
-
-
-def test_a_network_that_normalizes_over_a_step_takes_no_step_of_one_image(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    parser = find("ddp").parser()
-    assert parser.parse_args(["--batch-size", "1"]).model == "cnn"
-    assert parser.parse_args(["--model", "resnet18", "--batch-size", "2"]).batch_size == 2
-    with pytest.raises(SystemExit) as exit_:
-        parser.parse_args(["--model", "resnet18", "--batch-size", "1"])
-    assert exit_.value.code == 2
-    assert capsys.readouterr().err.startswith(
-        "error: argument --batch-size: 1 is not 2 or more, which --model resnet18 needs"
-    )

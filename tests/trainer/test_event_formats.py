@@ -1,6 +1,5 @@
 """Event files of others in our reader, ours in theirs, and every way to store one number."""
 
-import math
 import struct
 import tempfile
 import warnings
@@ -39,9 +38,6 @@ with warnings.catch_warnings():
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
     from tensorboard.util import tensor_util
 
-POINTS = [("train/loss", step, 1 / (step + 1)) for step in range(300)]
-POINTS += [("val/loss", 300, math.inf), ("val/loss", 301, -0.0), ("val/loss", 1 << 40, 1e-40)]
-
 
 def summary_of(tag: str, **value: Any) -> Any:
     return summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, **value)])
@@ -65,39 +61,12 @@ def scalars_metadata(plugin: str = "scalars") -> Any:
     return summary_pb2.SummaryMetadata(plugin_data=summary_pb2.SummaryMetadata.PluginData(plugin_name=plugin))
 
 
-def test_files_we_write_open_in_tensorboard_with_the_same_points(tmp_path: Path) -> None:
-    with EventWriter(tmp_path) as writer:
-        for tag, step, value in POINTS:
-            writer.write_scalar(tag, step, value, 1000.0 + step)
-    accumulator = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0})
-    accumulator.Reload()
-    theirs = [
-        (tag, e.step, e.wall_time, e.value)
-        for tag in ("train/loss", "val/loss")
-        for e in accumulator.Scalars(tag)
-    ]
-    assert theirs == [tuple(point) for point in read_points(writer.path.read_bytes())[0]]
-    assert [(tag, step) for tag, step, *_ in theirs] == [(tag, step) for tag, step, _ in POINTS]
-
-
 def test_our_records_are_the_bytes_tensorboard_writes(tmp_path: Path) -> None:
     with EventWriter(tmp_path) as writer:
         for step in (0, 1, 127, 128, 1 << 40, -1):
             writer.write_scalar("loss", step, 0.25, 1000.0 + step)
     ours = writer.path.read_bytes()
     assert ours.endswith(b"".join(event(step, simple_value=0.25) for step in (0, 1, 127, 128, 1 << 40, -1)))
-
-
-def test_files_tensorboard_writes_open_in_ours_with_the_same_points(tmp_path: Path) -> None:
-    writer = EventFileWriter(str(tmp_path))
-    for tag, step, value in POINTS:
-        summary = summary_of(tag, simple_value=value)
-        writer.add_event(event_pb2.Event(wall_time=1000.0 + step, step=step, summary=summary))
-    writer.close()
-    ours = [
-        (each.tag, *row) for each in curves_in(tmp_path) for row in zip(each.steps, each.values, strict=True)
-    ]
-    assert ours == [(tag, step, float(np.float32(value))) for tag, step, value in POINTS]
 
 
 @pytest.mark.parametrize("new_style", [False, True])

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests import ROOT
 from tests.trainer.jobs import LINE, LONG, SMALL, Job, free_port, ranks_of
+from trainer.catalogue import find
+from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
 
 TOO_SOON = "Stopped by SIGTERM before training began; there is nothing new to save."
+# Output of torchrun on a slow machine when the pod that holds the store has ended before it
 OF_THE_STORE = re.compile(
     r"\[W\d{4} .*TCPStore\.cpp|Exception raised from |<omitting python frames>|frame #\d+: |$"
 )
-"""Output of torchrun on a slow machine when the pod that holds the store has ended before it."""
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 
 
@@ -97,13 +99,18 @@ def test_a_process_still_importing_torch_stops_at_once_on_a_signal(
     assert job.lines[0] == ["importing", f"Stopped by {signal.Signals(number).name} {words}"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ranks_stop_when_their_launcher_does(job: Job, number: int) -> None:
+def start_two_waiting_ranks(job: Job) -> list[int]:
+    """Start two ranks under a launcher, and return their process ids once both wait."""
     (job.folder / "rank.py").write_text(WAITING_RANK)
     job.start(["trainer.launch", "rank.py"], PET_STANDALONE="1", PET_NPROC_PER_NODE="2")
     job.wait_for("waits")
     job.wait_for("waits")
-    ranks = ranks_of(job.processes[0].pid)
+    return ranks_of(job.processes[0].pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_ranks_stop_when_their_launcher_does(job: Job, number: int) -> None:
+    ranks = start_two_waiting_ranks(job)
     job.processes[0].send_signal(number)
     assert job.end() == [143 if number == signal.SIGTERM else -number]
     assert job.lines[0][2:] == [TOO_SOON] * 2
@@ -112,11 +119,7 @@ def test_ranks_stop_when_their_launcher_does(job: Job, number: int) -> None:
 
 
 def test_a_rank_that_is_killed_is_named_and_not_those_that_miss_it(job: Job) -> None:
-    (job.folder / "rank.py").write_text(WAITING_RANK)
-    job.start(["trainer.launch", "rank.py"], PET_STANDALONE="1", PET_NPROC_PER_NODE="2")
-    job.wait_for("waits")
-    job.wait_for("waits")
-    os.kill(ranks_of(job.processes[0].pid)[1], signal.SIGKILL)
+    os.kill(start_two_waiting_ranks(job)[1], signal.SIGKILL)
     assert job.end() == [128 + signal.SIGKILL]
     assert job.lines[0][-1] == "launcher: rank 1 ended with SIGKILL"
 
@@ -171,12 +174,6 @@ def test_a_port_in_use_is_named_with_a_hint(job: Job, module: str) -> None:
         f" Choose another MASTER_PORT, or end that process (ss -ltnp 'sport = :{port}' names it)."
     )
 
-
-torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
-
-from tests.trainer.jobs import Job
-from trainer.catalogue import find
-from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
 
 WORDS = [*SMALL, "--epochs", "6", "--checkpoint-every", "3", "--log-every", "1"]
 
@@ -248,7 +245,9 @@ def test_ranks_that_met_by_c10d_restart_as_often_as_allowed(tmp_path: Path) -> N
     with start(tmp_path / "killed", WORDS, PET_STANDALONE="1", PET_MAX_RESTARTS="1") as killed:
         kill_last_rank(killed)
         killed.wait_for("restart 1 of 1: a rank failed, and torchrun started all of them again")
-        assert int(killed.wait_for("resumed from").split("step ")[-1]) >= 10
+        assert (
+            int(killed.wait_for("resumed from").split("step ")[-1]) >= 9
+        )  # the checkpoint of step 12 may be torn
         os.kill(ranks_of(killed.processes[0].pid)[0], signal.SIGKILL)
         assert killed.end() == [128 + signal.SIGKILL], killed.lines
         assert killed.lines[0][-1] == "launcher: rank 0 ended with SIGKILL"

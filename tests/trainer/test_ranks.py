@@ -187,15 +187,19 @@ from trainer.catalogue import find
 from trainer.distributed.process_group import ProcessGroup
 from trainer.distributed.runtime import choose_device
 from trainer.messages import TooFewGpus
-from trainer.ranks import Ranks
 from trainer.signals import StopRequest
 from trainer.train_ddp import run
 
 
-@pytest.mark.parametrize("backend", ["nccl", "mpi"])
-def test_an_unavailable_backend_is_rejected_for_a_single_rank_too(backend: str) -> None:
-    with pytest.raises(InvalidArguments, match=f"--backend {backend}: "):
-        ProcessGroup(Ranks(0, 1, 0, 1, "alone"), torch.device("cpu"), 200, backend)
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    ("backend", "words"), [("nccl", "NCCL needs GPUs, and this rank runs"), ("mpi", "built without MPI.")]
+)
+def test_an_unavailable_backend_is_rejected(backend: str, words: str, ranks: int) -> None:
+    if backend == "mpi" and dist.is_mpi_available():
+        pytest.skip("this torch was built with MPI")
+    with pytest.raises(InvalidArguments, match=f"--backend {backend}: .*{words}"):
+        ProcessGroup(Ranks(0, ranks, 0, ranks, "Open MPI"), torch.device("cpu"), 200, backend)
 
 
 @pytest.fixture

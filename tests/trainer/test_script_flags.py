@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -61,36 +60,6 @@ def test_the_data_argument_selects_the_dataset_by_default() -> None:
     assert find("ddp").own_args(["--model", "cnn", "--epochs", "2"])[-1] == "2"
 
 
-def test_script_flags_are_validated_like_the_trainers_own(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for words, error in (
-        (["--log_interval", "0"], "argument --log-every: 0 is not 1 or more."),
-        (["--no_cuda=1"], "unrecognized arguments: --no_cuda=1."),
-        (["--momentum", "2"], "argument --momentum: 2 is not 1 or less."),
-    ):
-        with pytest.raises(SystemExit):
-            find("ddp").parser().parse_args(words)
-        assert error in capsys.readouterr().err
-
-
-def test_a_removed_flag_names_its_replacement(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, words, error in (
-        ("ddp", ["--epochs", "1", "--profile"], "--profile was removed: run the trainer under nsys profile"),
-        ("mpi", ["--master_port=7"], "--master-port was removed: set MASTER_PORT (mpirun -x MASTER_PORT"),
-    ):
-        with pytest.raises(SystemExit) as exit_:
-            find(name).parser().parse_args(words)
-        assert exit_.value.code == 2
-        assert capsys.readouterr().err.startswith(f"error: {error}")
-
-
-def test_the_help_lists_aliases_of_an_argument() -> None:
-    text = " ".join(find("ddp").parser().format_help().split())
-    assert "also --logdir, --dir (default: logs)" in text
-    assert "also --no-cuda for cpu (default: auto)" in text
-
-
 def test_a_run_with_script_flags_writes_curves_and_trained_weights(
     tmp_path: Path, run_here: Callable[..., list[str]]
 ) -> None:
@@ -125,12 +94,3 @@ def test_an_unwritable_save_path_is_reported_and_leaves_no_partial_file(tmp_path
     ):
         write_atomically("--save-path", whole, fill_the_disk)
     assert (list(whole.parent.iterdir()), whole.read_text()) == ([whole], "whole")
-
-
-@pytest.mark.parametrize("name", ["ddp", "mpi"])
-def test_help_states_a_default_of_zero_without_a_unit_and_units_with_the_range(name: str) -> None:
-    text = " ".join(find(name).parser().format_help().split())
-    assert not re.findall(r"default: none [a-z]+", text)
-    assert "1 epochs" not in text
-    if name == "ddp":
-        assert "for --model gpt the default is 8 (default: 64; 1 to 1000000 images)" in text

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,7 @@ from trainer import debuggable
 from tui.draft.fields import DEFAULT_IMAGE
 from tui.draft.job_files import read_job_files, trainer_files
 
-LARGEST_CONFIG_MAP = 1 << 20
-"""Bytes that a ConfigMap may hold. Source: Kubernetes' documentation."""
+LARGEST_CONFIG_MAP = 1 << 20  # bytes that a ConfigMap may hold. Source: Kubernetes' documentation.
 SOURCES = sorted((ROOT / "trainer").rglob("*.py"))
 
 
@@ -33,11 +33,14 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, *words: str) -> list[str]:
     """Run Python with only the folder's packages, and return the lines it printed."""
     env = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(
-        [sys.executable, "-P", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=200
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout.splitlines()
+    return printed_by("-P", *words, env=env, cwd=folder).splitlines()
+
+
+def printed_by(*words: str, env: Mapping[str, str], cwd: Path | None = None) -> str:
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, check=True, timeout=200
+    ).stdout
 
 
 def test_the_trainer_files_take_less_than_a_quarter_of_a_config_map() -> None:
@@ -119,11 +122,7 @@ def site(tmp_path: Path) -> Path:
 
 def run_python(code: str, *paths: Path, **env: str) -> str:
     """Run Python with these folders on its path, and return what it printed."""
-    everything = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))} | env
-    words = [sys.executable, "-c", code]
-    return subprocess.run(
-        words, env=everything, capture_output=True, text=True, check=True, timeout=100
-    ).stdout
+    return printed_by("-c", code, env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))} | env)
 
 
 def test_the_sitecustomize_imports_no_torch_and_runs_the_one_of_the_image(site: Path, tmp_path: Path) -> None:

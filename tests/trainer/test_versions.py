@@ -1,67 +1,40 @@
-"""The versions that a benchmark says: asked of a scripted API server, and read as drivers write them."""
+"""Versions that a benchmark prints: requested from a scripted API server, and read as drivers write them."""
 
-import ssl
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
+from tests.scripted.certificates import Certificate, issue, make_authority, server_tls
+from tests.scripted.server import Answer, ScriptedCluster
 from trainer.benchmark.report import driver_version, kubernetes_version, versions_line
-
-
-class _Answer(BaseHTTPRequestHandler):
-    status, body = 200, b"{}"
-    asked: list[tuple[str, str]]
-
-    def do_GET(self) -> None:
-        self.asked.append((self.path, self.headers.get("Authorization", "")))
-        self.send_response(self.status)
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
 
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a pod's service account is mounted, with the key of the server beside it."""
+    """A folder as a pod's service account is mounted, with the server's certificate beside it."""
     folder = tmp_path_factory.mktemp("account")
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-keyout", "key.pem", "-out", "ca.crt", "-days", "2", "-subj", "/CN=api",
-            "-addext", "subjectAltName=IP:127.0.0.1",
-        ],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
+    authority = make_authority(folder)
+    issue(authority, "api")
+    authority.path.rename(folder / "ca.crt")
     (folder / "token").write_text("a-token\n")
     return folder
 
 
-@contextmanager
-def api_server(account: Path, body: bytes, status: int = 200) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """Serve one answer over TLS; yields the port, and what was asked with which credentials."""
-    asked: list[tuple[str, str]] = []
-    handler = type("Answer", (_Answer,), {"status": status, "body": body, "asked": asked})
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(account / "ca.crt", account / "key.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server.server_port, asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def api_server(account: Path, body: bytes, status: int = 200) -> ScriptedCluster:
+    cluster = ScriptedCluster(server_tls(Certificate(account / "api.crt", account / "api.key")))
+    cluster.say("/version", Answer(body, status))
+    return cluster
+
+
+async def version_of(cluster: ScriptedCluster, account: Path, **env: str) -> str:
+    """Return the version that a pod with this service account finds."""
+    host, port = cluster.host.removeprefix("https://").split(":")
+    given: Mapping[str, str] = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, **env}
+    return await asyncio.to_thread(kubernetes_version, given, account)
 
 
 @pytest.mark.parametrize(
@@ -76,23 +49,25 @@ def api_server(account: Path, body: bytes, status: int = 200) -> Iterator[tuple[
         (b'{"kind": "Status"}', 403, "unknown"),
     ],
 )
-def test_the_kubernetes_version_is_read_from_the_api_server_of_the_pod(
+async def test_the_kubernetes_version_is_read_from_the_api_server_of_the_pod(
     account: Path, body: bytes, status: int, version: str
 ) -> None:
-    with api_server(account, body, status) as (port, asked):
-        env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
-        assert kubernetes_version(env, account) == version
-    assert asked == [("/version", "Bearer a-token")]
+    async with api_server(account, body, status) as cluster:
+        assert await version_of(cluster, account) == version
+    assert [(each.path, each.headers["Authorization"]) for each in cluster.requests] == [
+        ("/version", "Bearer a-token")
+    ]
 
 
-def test_an_api_server_without_a_trusted_certificate_gets_no_request(account: Path, tmp_path: Path) -> None:
-    with api_server(account, b'{"gitVersion": "v1.28.3"}') as (port, asked):
-        env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
-        assert kubernetes_version(env, tmp_path) == "unknown"
+async def test_an_api_server_without_a_trusted_certificate_gets_no_request(
+    account: Path, tmp_path: Path
+) -> None:
+    async with api_server(account, b'{"gitVersion": "v1.28.3"}') as cluster:
+        assert await version_of(cluster, tmp_path) == "unknown"
         (tmp_path / "ca.crt").write_text("no certificate")
-        assert kubernetes_version(env, tmp_path) == "unknown"
-        assert kubernetes_version(env | {"KUBERNETES_SERVICE_PORT": "x"}, account) == "unknown"
-    assert asked == []
+        assert await version_of(cluster, tmp_path) == "unknown"
+        assert await version_of(cluster, account, KUBERNETES_SERVICE_PORT="x") == "unknown"
+    assert cluster.requests == []
     assert kubernetes_version({}, tmp_path / "none") == ""
 
 

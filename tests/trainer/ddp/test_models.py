@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.catalogue import MODELS, find
+from trainer.catalogue import MODELS
 from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, Stack, check_input, make_model
 from trainer.distributed.runtime import import_torchvision
 from trainer.messages import InvalidArguments
@@ -76,34 +76,6 @@ def test_a_gpt_predicts_only_from_earlier_tokens() -> None:
     assert torch.allclose(ours[:, :7], theirs[:, :7], atol=1e-6)
     assert not torch.allclose(ours[:, 7:], theirs[:, 7:], atol=1e-6)
     assert gpt(tokens[:, :5]).shape == (1, 5, 50)
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["--model", "gpt"],
-         "gpt cannot train on --dataset digits; name a text or token file with --data, or"),
-        (["--dataset", "tokens"], "cnn cannot train on --dataset tokens; choose --model gpt"),
-        (["--parallel", "fsdp"], "unrecognized arguments: --parallel fsdp"),
-        (["--dataset", "cifar10"], "'cifar10' is none of digits, mnist, folder, tokens, images, sequences"),
-        (["--batch-size", "0"], "argument --batch-size: 0 is not 1 or more"),
-        (["--batch-size", "auto"], "argument --batch-size: 'auto' is not a whole number"),
-        (["--model", "resnt50"], "'resnt50' is none of the 84 there are; did you mean resnet50"),
-        (["--model", "gpt", "--dataset", "sequences", "--width", "130"],
-         "130 is not a multiple of --heads 4"),
-        (["--model", "gpt", "--dataset", "tokens", "--token-bytes", "2"],
-         "argument --vocabulary: required if --token-bytes is not 1"),
-        (["--model", "gpt", "--dataset", "sequences", "--token-bytes", "4"],
-         "argument --vocabulary: required if --token-bytes is not 1 (GPT-2's is 50257)"),
-    ],
-)  # fmt: skip
-def test_invalid_and_incompatible_arguments_are_rejected_by_the_parser(
-    capsys: pytest.CaptureFixture[str], words: list[str], error: str
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        find("ddp").parser().parse_args(words)
-    assert exit_.value.code == 2
-    assert error in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["cnn", "gpt"])
