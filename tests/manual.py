@@ -15,7 +15,7 @@ from tui.screens import ACTIONS, key_table
 from tui.text.kind_words import words_of
 
 README = ROOT / "README.md"
-MANUAL = ROOT / "tui" / "manual"
+MANUAL = ROOT / "tui" / "settings" / "manual"
 
 
 def keys_as_markdown() -> str:
