@@ -118,7 +118,7 @@ async def serve(paths: SandboxPaths, options: SandboxOptions, progress: Callable
                 token=paths.token(),
                 pods_root=paths.pods,
                 component_token=own_token,
-                allows_open_rendezvous=options.allow_open_rendezvous or keeps_rendezvous_private(),
+                allows_c10d=keeps_rendezvous_private(),
             )
             tls, certificate = server_context(paths.folder)
             port = await _listen(server, paths.holder().port, tls)
@@ -157,9 +157,8 @@ async def _control(
         await client.create(TRAINING_RUNTIMES[0], TORCH_DISTRIBUTED)
     informers = Informers(client)
     shape = shape_of(options.nodes, options.gpus_per_node, options.links)
-    is_open = options.allow_open_rendezvous
     limits = LogLimits(options.log_max_bytes, options.log_max_files)
-    agent = Agent(informers, paths, shape, options.restart_delay_s, limits, allows_open_rendezvous=is_open)
+    agent = Agent(informers, paths, shape, options.restart_delay_s, limits)
     server.usage = lambda: agent.usage
     server.gpu_metrics = None if shape.is_simulated else agent.gpu_metrics
     await agent.register()
@@ -175,7 +174,6 @@ async def _control(
     ]
     working = [
         run_controller(agent, informers.waker(), agent.pods, agent.nodes),
-        agent.renew_forever(),
         agent.watch_usage(),
         informers.run(),
     ]

@@ -44,8 +44,6 @@ class SandboxOptions:
     """Delay before a container's second restart."""
     log_max_bytes: int = LogLimits().max_bytes
     log_max_files: int = LogLimits().max_files
-    allow_open_rendezvous: bool = False
-    """Allow the c10d rendezvous, in which any user of this machine may run code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from k8s.text.errors import SANDBOX_CONTEXT, KubeError
 from k8s.text.home import require_own_folder
 
 CONTEXT = SANDBOX_CONTEXT
+# Letters that a shell takes without quotes: the folder replaces mount paths in commands.
+PLAIN_PATH = re.compile(r"[\w@%+=:,./-]*")
 _POLL_S = 0.05
 
 
@@ -69,8 +72,14 @@ class SandboxPaths:
         """Create the folder, accessible to its owner only.
 
         Raises:
-            KubeError: The folder cannot be created or written.
+            KubeError: The folder cannot be created or written, or its name is no `PLAIN_PATH`.
         """
+        if not PLAIN_PATH.fullmatch(str(self.folder)):
+            raise KubeError(
+                "The sandbox cannot use its folder.",
+                f"{self.folder} has characters that a shell would need quotes for.",
+                "Set XDG_DATA_HOME to a folder without them.",
+            )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.folder.chmod(0o700)

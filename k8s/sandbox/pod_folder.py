@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,13 +25,6 @@ TENSORBOARD = "tensorboard"
 HOSTS, JOB_PORT = "GPUCONSOLE_HOSTS", "GPUCONSOLE_JOB_PORT"
 # Variable with the file that stands for `/dev/termination-log`.
 TERMINATION_LOG = "GPUCONSOLE_TERMINATION_LOG"
-# Path with letters that a shell does not take as they are.
-_UNSAFE = re.compile(r"[^\w@%+=:,./-]")
-_SHELL_LINE = re.compile(r"(?:^|[\0\s/(;&|])(?:ba|da|a|k|z)?sh(?:[\0\s]+-?\w+)*[\0\s]+-[a-z]*c\s*\Z")
-_SHELL_TOKEN = (
-    r"""\\.|<<-?\s*(?P<mark>['"]?)(?P<document>\w+)(?P=mark)|\n[\t ]*(?P<line>\w+)(?=\n|\Z)|\n|"""
-    r"""\$\(|(?<!\S)#|[()'"]"""
-)
 _LOG_NAME = re.compile(r"(\d+)(?:\.(\d+))?\.log")
 
 
@@ -102,15 +94,7 @@ def _all_parts(folder: Path) -> list[tuple[int, int]]:
     return [(int(match[1]), int(match[2] or 0)) for match in matches if match]
 
 
-def rewrite_words(words: Sequence[str], mounts: Sequence[tuple[str, str]]) -> list[str]:
-    """Replace mount paths in the words of a command; in the line of a shell, host paths are quoted."""
-    return [
-        rewrite(word, mounts, is_shell=bool(_SHELL_LINE.search("\0".join(words[:index]))))
-        for index, word in enumerate(words)
-    ]
-
-
-def rewrite(text: str, mounts: Sequence[tuple[str, str]], *, is_shell: bool = False) -> str:
+def rewrite(text: str, mounts: Sequence[tuple[str, str]]) -> str:
     """Replace mount paths by host paths where they are complete parts of a path, also in shell commands.
 
     A relative mount path is replaced only where it is certainly a path.
@@ -119,60 +103,7 @@ def rewrite(text: str, mounts: Sequence[tuple[str, str]], *, is_shell: bool = Fa
         return text
     real = dict(mounts)
     either = "|".join(map(_pattern, real))
-    path = rf"(?<![\w./)}}~-])(?:\./)?(?P<path>{either})"
-    if not is_shell or not any(map(_UNSAFE.search, real.values())):
-        return re.sub(path, lambda match: real[match["path"]], text)
-    quotes = _Quotes()
-    return re.sub(
-        rf"{path}|{_SHELL_TOKEN}",
-        lambda match: quotes.quoted(real[match["path"]]) if match["path"] else quotes.passed(match),
-        text,
-        flags=re.DOTALL,
-    )
-
-
-class _Quotes:
-    """Place in a shell's text, by its tokens from the start: within quotes, a comment or a here-document."""
-
-    def __init__(self) -> None:
-        # A quote, `#`, the last line of a here-document, or empty for plain text; the outermost first.
-        # Quotes with a "c" hold the line of another shell.
-        self._open = [""]
-
-    def passed(self, token: re.Match[str]) -> str:
-        """Go past a token and return it."""
-        text, now = token[0], self._open[-1]
-        if now in ("'", '"'):
-            if text == now or (now, text) == ("'", "\\'"):
-                self._open.pop()
-            elif now == '"' and text == "$(":
-                self._open.append("")
-        elif now:
-            if token["line"] == now or (now, text[0]) == ("#", "\n"):
-                self._open.pop()
-        elif self._open[-2:-1] == [f"{text}c"]:
-            del self._open[-2:]
-        elif text == ")":
-            self._open = self._open[:-1] or [""]
-        elif text in ("'", '"') and _SHELL_LINE.search(token.string[: token.start()]):
-            self._open += [f"{text}c", ""]
-        elif text[0] not in "\\\n":
-            self._open.append(token["document"] or text.strip("$("))
-        return text
-
-    def quoted(self, path: str) -> str:
-        """Return the text that means a path here."""
-        *around, now = self._open
-        text = path if now else shlex.quote(path)
-        while now or (around and around[-1].endswith("c")):
-            now = now or around.pop()
-            around.pop()  # the plain text that the quotes are in
-            if now[0] == '"':
-                text = re.sub(r'[\\$`"]', r"\\\g<0>", text)
-            elif now[0] == "'":
-                text = text.replace("'", "'\\''")
-            now = ""
-        return text
+    return re.sub(rf"(?<![\w./)}}~-])(?:\./)?({either})", lambda match: real[match[1]], text)
 
 
 def _pattern(path: str) -> str:

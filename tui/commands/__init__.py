@@ -70,4 +70,5 @@ REMOVED_FLAGS: dict[str, str] = {
     "--observe": "idle GPU-hours are not counted; the command shows the GPUs that are idle now",
     "edit --yes": "kubectl applies the change when the editor is left",
     "--exec": "use wait JOB && COMMAND",
+    "--allow-open-rendezvous": "with torch 2.5 or newer, c10d works in the sandbox without it",
 }

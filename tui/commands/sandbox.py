@@ -51,11 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"keep this many log files of a container (default {usual.log_max_files})",
     )
-    start.add_argument(
-        "--allow-open-rendezvous",
-        action="store_true",
-        help="have c10d rendezvous in torch's store: any user of this machine can then run code in your jobs",
-    )
     actions.add_parser("stop", help="stop it and its pods; keep objects and volumes")
     add_format(
         actions.add_parser("status", help="show whether it runs, and where"), ("table", "json", "yaml")
@@ -118,7 +113,6 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         links=flags.links,
         log_max_bytes=flags.container_log_max_size,
         log_max_files=flags.container_log_max_files,
-        allow_open_rendezvous=flags.allow_open_rendezvous,
     )
     address = await sandbox.start(asked)
     if address.was_running and asked != sandbox.SandboxOptions():

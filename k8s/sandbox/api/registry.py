@@ -129,9 +129,9 @@ FILLERS: Mapping[str, Callable[[Object], None]] = {
 class Registry:
     """Operations on the objects of a store; none of them waits."""
 
-    def __init__(self, store: Store, *, allows_open_rendezvous: bool = False) -> None:
+    def __init__(self, store: Store, *, allows_c10d: bool = False) -> None:
         self.store = store
-        self._allows_open_rendezvous = allows_open_rendezvous
+        self._allows_c10d = allows_c10d
         self._deleter = Deleter(store)
         if store.get("namespaces", "", "default") is None:
             self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}})
@@ -299,8 +299,8 @@ class Registry:
 
     def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
         causes = validation.wrong_fields(served.key, obj, old)
-        if not self._allows_open_rendezvous:
-            causes += validation.newly_open(obj, old)
+        if not self._allows_c10d:
+            causes += validation.open_rendezvous(obj.get("spec"), "spec")
         if causes:
             raise api_errors.invalid(served, obj["metadata"]["name"], causes)
 

@@ -112,7 +112,7 @@ class Server:
         token: str,
         pods_root: Path,
         component_token: str = "",
-        allows_open_rendezvous: bool = False,
+        allows_c10d: bool = False,
     ) -> None:
         """Prepare the server; `start` makes it listen.
 
@@ -121,10 +121,10 @@ class Server:
             token: Token of users and their tools.
             pods_root: Folder with a folder for each pod, by uid, for its logs and exec socket.
             component_token: Token of the sandbox's own components, whose requests `idle_s` ignores.
-            allows_open_rendezvous: Whether jobs may use the c10d rendezvous.
+            allows_c10d: Whether the torch of the pods keeps the c10d rendezvous private.
         """
         # To be used in the server's event loop only.
-        self.registry = Registry(store, allows_open_rendezvous=allows_open_rendezvous)
+        self.registry = Registry(store, allows_c10d=allows_c10d)
         # Returns the driver's metrics of a node's GPUs; None without real GPUs.
         self.gpu_metrics: Callable[[str], Awaitable[str]] | None = None
         # Returns the measured usage by pod uid and container name.

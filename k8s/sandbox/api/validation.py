@@ -152,8 +152,7 @@ _OF_KIND: Mapping[str, tuple[str, ...]] = {
 
 REFUSED = (
     "the sandbox refuses the c10d rendezvous: before torch 2.5 it unpickles what any user of this machine "
-    "can write into its store; update torch, or leave it out for static rendezvous, or: "
-    "gpuconsole sandbox start --allow-open-rendezvous"
+    "can write into its store; update torch, or leave it out for static rendezvous"
 )
 _FIELD = "rdzvBackend"
 # T9k's rdzvBackend becomes a static rendezvous in the sandbox; its extra options are torchrun arguments.
@@ -206,13 +205,6 @@ def _wrong_member(name: str, member: Object, at: str) -> Iterator[StatusCause]:
     spec = member.get("spec", {}) if name == "template" else None
     if isinstance(spec, dict) and not spec.keys() & {"containers", "template", "replicatedJobs"}:
         yield StatusCause.required(f"{at}.spec.containers")
-
-
-def newly_open(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[StatusCause]:
-    """Return the fields that request the c10d rendezvous; none if `old` requested it already."""
-    if old is not None and any(open_rendezvous(old.get("spec"), "spec")):
-        return []
-    return list(open_rendezvous(obj.get("spec"), "spec"))
 
 
 def open_rendezvous(value: Any, at: str) -> Iterator[StatusCause]:
@@ -273,6 +265,9 @@ def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
             if container["name"] in names:
                 yield StatusCause.duplicate(f"{here}.name", container["name"])
             names.append(container["name"])
+            if field == "initContainers" and container.get("restartPolicy"):
+                why = "the sandbox runs init containers one after the other, and none beside the others"
+                yield StatusCause.forbidden(f"{here}.restartPolicy", why)
             for number, mount in enumerate(container.get("volumeMounts", ())):
                 if mount["name"] not in volumes:
                     yield StatusCause.not_found(f"{here}.volumeMounts[{number}].name", mount["name"])

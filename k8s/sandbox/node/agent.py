@@ -22,10 +22,8 @@ from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import SANDBOX, LogLimits
-from k8s.text.errors import Conflict, KubeError, NotFound
+from k8s.text.errors import Conflict, NotFound
 
-# Source: kubelet's nodeStatusReportFrequency.
-HEARTBEAT_S = 300.0
 # Seconds between two readings of the containers' memory: while any has a limit, and for metrics.
 LIMITS_S, USAGE_S = 0.2, 2.0
 _FORCED_GRACE_S = 2.0
@@ -43,8 +41,6 @@ class Agent:
         shape: nodes.Shape,
         restart_delay_s: float = RESTART_DELAY_S,
         log_limits: LogLimits = DEFAULT_LIMITS,
-        *,
-        allows_open_rendezvous: bool = False,
     ) -> None:
         self.runs: dict[str, PodRun] = {}
         self.usage: dict[str, dict[str, TreeUsage]] = {}
@@ -57,7 +53,6 @@ class Agent:
         self._shape = shape
         self._restart_delay_s = restart_delay_s
         self._log_limits = log_limits
-        self._allows_open_rendezvous = allows_open_rendezvous
         self._since = now_text()
         self._devices = nodes.Devices(shape)
         self._advertised: dict[str, str] = {}
@@ -108,16 +103,6 @@ class Agent:
         for node in await self._client.list(NODES, label_selector=f"{nodes.SANDBOX}=true"):
             if node["metadata"]["name"] not in self._shape.names:
                 await self._client.delete(NODES, node["metadata"]["name"])
-
-    async def renew_forever(self) -> None:
-        """Send heartbeats for all nodes, forever."""
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            for name in self._shape.names:
-                try:
-                    await self._report_ready(name, self._advertised.get(name, nodes.GPU))
-                except KubeError as error:
-                    log.warning("heartbeat of %s: %s", name, error)
 
     async def watch_usage(self) -> None:
         """Measure the containers forever, and kill those that exceed their memory limit."""
@@ -251,7 +236,6 @@ class Agent:
             self._ports.of(owner) if owner else 0,
             max(1, nodes.cores() // max(1, self._pods_on_this_machine(owner))),
             self._paths.python_path,
-            self._allows_open_rendezvous,
             self._paths.hosts / str(pod["metadata"]["namespace"]),
         )
         ours = (self._client, self._recorder, self._paths)

@@ -18,7 +18,8 @@ from k8s.gpus.nvml import visible_gpus
 from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
-from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, RENDEZVOUS_HOST, SIMULATED_GPUS
+from k8s.sandbox.node.torch_loopback import RENDEZVOUS_HOST, SIMULATED_GPUS
+from k8s.sandbox.paths import PLAIN_PATH
 from k8s.sandbox.pod_folder import (
     HOSTS,
     JOB_PORT,
@@ -27,7 +28,6 @@ from k8s.sandbox.pod_folder import (
     TERMINATION_LOG,
     Launch,
     rewrite,
-    rewrite_words,
 )
 
 Manifest = Mapping[str, Any]
@@ -69,7 +69,6 @@ class ContainerContext:
     """The job's own MASTER_PORT; 0 keeps the manifest's."""
     cores: int
     python_path: Path
-    allows_open_rendezvous: bool = False
     hosts: Path = Path("/nonexistent")
     """Folder with a link to the container folder of each running pod of the namespace, by pod name."""
     volumes: Mapping[str, Path | None] = field(default_factory=dict)
@@ -100,7 +99,7 @@ def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> 
         # Nothing leads there from the volume's folder, which pods with other code may share.
         here = str(container.get("workingDir")).rstrip("/") + "/"
         mounts += tuple((each.removeprefix(here), real) for each, real in mounts if each.startswith(here))
-    argv = rewrite_words([expand(str(word), declared) for word in command], mounts)
+    argv = [rewrite(expand(str(word), declared), mounts) for word in command]
     argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
     own = {name: rewrite(value, mounts) for name, value in declared.items()} | {TERMINATION_LOG: message_file}
     return Launch(tuple(argv), environment(own, pod, container, context), folder, mounts)
@@ -127,7 +126,11 @@ def links_of(container: Manifest, launch: Launch, context: ContainerContext) -> 
 
 
 def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of mount path and host path, longest first, without /dev/shm and hostPath mounts."""
+    """Return pairs of mount path and host path, longest first, without /dev/shm and hostPath mounts.
+
+    Raises:
+        CannotStart: The host path would need quotes in a shell's command, where it replaces the mount path.
+    """
     found = []
     for mount in container.get("volumeMounts") or ():
         path = str(mount.get("mountPath", "")).rstrip("/")
@@ -135,6 +138,8 @@ def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[
         if root is None or path in ("", "/dev/shm"):
             continue
         below = os.path.normpath("/" + str(mount.get("subPath") or "")).lstrip("/")
+        if not PLAIN_PATH.fullmatch(below):
+            raise CannotStart(f"The sandbox cannot mount subPath {below}: a shell would need quotes for it.")
         found.append((path, str(root / below)))
     return tuple(sorted(found, key=lambda pair: -len(pair[0])))
 
@@ -167,9 +172,6 @@ def environment(
     env |= {"HOSTNAME": str(pod["metadata"]["name"]), "OMP_NUM_THREADS": threads, **ON_LOOPBACK}
     env = with_direct_loopback({**env, **own})
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), str(context.python_path))))
-    env.pop(OPEN_RENDEZVOUS, None)
-    if context.allows_open_rendezvous:
-        env[OPEN_RENDEZVOUS] = "1"
     env |= {POD_UID: str(pod["metadata"]["uid"]), SANDBOX: str(context.bin.parent)}
     env |= {HOSTS: str(context.hosts), JOB_PORT: str(context.port or "")}
     env["PATH"] = f"{context.bin}{os.pathsep}{env['PATH']}"

@@ -188,14 +188,13 @@ class Devices:
     ) -> tuple[int, ...] | None:
         """Allocate `count` GPUs of a node to a pod; None if too few are free.
 
-        Takes `wanted`, the scheduler's choice, if it has the right size and is free; else neighbours if
-        possible.
+        Takes `wanted`, the scheduler's choice, if it has the right size and is free; else the first ones.
         """
         free = self._free.get(node, set())
         if count > len(free):
             return None
         is_chosen = len(set(wanted)) == count and free.issuperset(wanted)
-        chosen = tuple(sorted(set(wanted))) if is_chosen else neighbours(free, count)
+        chosen = tuple(sorted(set(wanted) if is_chosen else free)[:count])
         self._free[node] = free - set(chosen)
         self._held[pod_uid] = (node, chosen)
         return chosen
@@ -213,22 +212,6 @@ class Devices:
     def free(self, node: str) -> int:
         """Return the number of free GPUs of a node."""
         return len(self._free.get(node, ()))
-
-
-def neighbours(free: set[int], count: int) -> tuple[int, ...]:
-    """Choose `count` free indices: the shortest sufficient run of neighbours, else the lowest.
-
-    Neighbouring GPUs share switches and links on most machines.
-    """
-    runs: list[list[int]] = []
-    for index in sorted(free):
-        if runs and runs[-1][-1] == index - 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    fitting = [run for run in runs if len(run) >= count]
-    best = min(fitting, key=len) if fitting else sorted(free)
-    return tuple(best[:count])
 
 
 def gpu_requests(spec: Mapping[str, Any]) -> int:

@@ -53,22 +53,11 @@ class ContainerRun:
     is_init: bool = False
     last_state: Manifest = field(default_factory=dict)
     restarts: int = 0
-    has_started: bool = False
 
     @property
     def name(self) -> str:
         """Return the container's name."""
         return str(self.spec["name"])
-
-    @property
-    def is_sidecar(self) -> bool:
-        """Return True for an init container that keeps running beside the others."""
-        return self.is_init and self.spec.get("restartPolicy") == "Always"
-
-    @property
-    def is_initialized(self) -> bool:
-        """Return True if the container after this init container may start."""
-        return self.has_started if self.is_sidecar else self.exit_code == 0
 
     @property
     def is_ready(self) -> bool:
@@ -88,7 +77,7 @@ class ContainerRun:
             "name": self.name,
             "image": self.spec.get("image", ""),
             "imageID": "",
-            "ready": self.exit_code == 0 if self.is_init and not self.is_sidecar else self.is_ready,
+            "ready": self.exit_code == 0 if self.is_init else self.is_ready,
             "started": is_running,
             "restartCount": self.restarts,
             "state": self.state,
@@ -123,16 +112,12 @@ def terminated(ended: Ended, started_at: str, message: str = "") -> Manifest:
 def phase_of(policy: str, inits: Sequence[ContainerRun], containers: Sequence[ContainerRun]) -> str:
     """Return the phase of a pod. Source: kubelet's `getPhase`."""
     for init in inits:
-        if init.is_initialized:
-            continue
-        if init.is_sidecar:
-            return "Pending"
-        return "Failed" if init.exit_code is not None and policy == "Never" else "Pending"
+        if init.exit_code != 0:
+            return "Failed" if init.exit_code is not None and policy == "Never" else "Pending"
     codes = [container.exit_code for container in containers]
     if any("waiting" in container.state and not container.last_state for container in containers):
         return "Pending"
-    has_sidecars = any(init.is_sidecar and "running" in init.state for init in inits)
-    if any(code is None for code in codes) or policy == "Always" or has_sidecars:
+    if any(code is None for code in codes) or policy == "Always":
         return "Running"
     if all(code == 0 for code in codes):
         return "Succeeded"
@@ -148,9 +133,8 @@ def status_of(
     verdict: tuple[str, str] = ("", ""),
 ) -> Manifest:
     """Return the status of a pod; `verdict` is the reason and the message of the pod itself."""
-    is_initialized = all(init.is_initialized for init in inits)
-    sidecars = [init for init in inits if init.is_sidecar]
-    is_ready = phase == "Running" and all(each.is_ready for each in (*containers, *sidecars))
+    is_initialized = all(init.exit_code == 0 for init in inits)
+    is_ready = phase == "Running" and all(each.is_ready for each in containers)
     done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
     unready = done or "ContainersNotReady"
     claims = [
@@ -222,8 +206,6 @@ class PodRun:
         self._verdict = ("", "")
         self._processes: dict[Process, ContainerRun] = {}
         self._asked: set[Process] = set()
-        self._is_ending_sidecars = asyncio.Event()
-        self._begun = {each.name: asyncio.Event() for each in self._inits if each.is_sidecar}
         self._publishing = asyncio.Lock()
         self._published: Manifest = {}
 
@@ -252,22 +234,9 @@ class PodRun:
         if reason and not self._verdict[0]:
             self._verdict = (reason, message)
         self.is_stopping.set()
-        for begun in self._begun.values():
-            begun.set()
-        deadline = asyncio.get_running_loop().time() + grace_s
-        await self._end(
-            [each for each, container in self._processes.items() if not container.is_sidecar], deadline
-        )
-        await self._end_sidecars(deadline)
-
-    async def _end_sidecars(self, deadline: float) -> None:
-        self._is_ending_sidecars.set()
-        for process, container in reversed(list(self._processes.items())):
-            if container.is_sidecar:
-                await self._end([process], deadline)
-
-    async def _end(self, processes: Sequence[Process], deadline: float) -> None:
         time_s = asyncio.get_running_loop().time
+        deadline = time_s() + grace_s
+        processes = list(self._processes)
         for process in processes:
             if process in self._processes and process not in self._asked:
                 self._asked.add(process)
@@ -281,11 +250,8 @@ class PodRun:
         await asyncio.sleep(deadline_s)
         message = "Pod was active on the node longer than the specified deadline"
         await self._event("DeadlineExceeded", message, is_warning=True)
-        await self.stop(self._grace_s, "DeadlineExceeded", message)
-
-    @property
-    def _grace_s(self) -> float:
-        return float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
+        grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
+        await self.stop(grace_s, "DeadlineExceeded", message)
 
     async def _has_volumes(self) -> bool:
         delay_s = FIRST_DELAY_S
@@ -302,7 +268,7 @@ class PodRun:
                     await self._event(
                         "FailedMount", f"MountVolume.SetUp failed: {last_error}", is_warning=True
                     )
-                await self._rest(delay_s, self.is_stopping)
+                await self._rest(delay_s)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             else:
                 self._context = replace(self._context, volumes=volumes, texts=texts)
@@ -310,32 +276,19 @@ class PodRun:
         return False
 
     async def _run_all(self) -> None:
-        async with asyncio.TaskGroup() as sidecars:
-            if await self._is_initialized(sidecars):
-                async with asyncio.TaskGroup() as group:
-                    for container in self._containers:
-                        group.create_task(self._run_forever(container))
-            await self._end_sidecars(asyncio.get_running_loop().time() + self._grace_s)
-
-    async def _is_initialized(self, sidecars: asyncio.TaskGroup) -> bool:
         for init in self._inits:
-            if init.is_sidecar:
-                sidecars.create_task(self._run_forever(init))
-                await self._begun[init.name].wait()
-            else:
-                await self._run_forever(init)
-            if not init.is_initialized:
-                return False
-        return not self.is_stopping.is_set()
-
-    def _stopping_of(self, container: ContainerRun) -> asyncio.Event:
-        return self._is_ending_sidecars if container.is_sidecar else self.is_stopping
+            await self._run_forever(init)
+            if init.exit_code != 0 or self.is_stopping.is_set():
+                return
+        async with asyncio.TaskGroup() as group:
+            for container in self._containers:
+                group.create_task(self._run_forever(container))
 
     async def _run_forever(self, container: ContainerRun) -> None:
-        stopping = self._stopping_of(container)
+        stopping = self.is_stopping
         while not stopping.is_set():
             await self._run_once(container)
-            is_wanted = container.is_sidecar or (self._policy == "Always" and not container.is_init)
+            is_wanted = self._policy == "Always" and not container.is_init
             if stopping.is_set() or not (is_wanted or (container.exit_code and self._policy != "Never")):
                 return
             delay_s = self._restart_delay_s * 2 ** (container.restarts - 1) if container.restarts else 0.0
@@ -348,7 +301,7 @@ class PodRun:
                     "BackOff", f"Back-off restarting failed container {container.name}", is_warning=True
                 )
                 await self._publish()
-                await self._rest(delay_s, stopping)
+                await self._rest(delay_s)
                 if stopping.is_set():
                     container.state = container.last_state
                     return
@@ -368,7 +321,7 @@ class PodRun:
             ended = Ended(128, start_error=str(error))
         else:
             self._processes[process] = container
-            if self._stopping_of(container).is_set():
+            if self.is_stopping.is_set():
                 process.end()
             ended = await self._follow(container, process, started_at)
             del self._processes[process]
@@ -410,10 +363,7 @@ class PodRun:
         if container is self._containers[0]:
             self._publish_hosts()
         container.state = {"running": {"startedAt": started_at}}
-        container.has_started = True
         await self._publish()
-        if container.name in self._begun:
-            self._begun[container.name].set()
         await self._event("Created", f"Created container {container.name}")
         await self._event("Started", f"Started container {container.name}")
         return await process.ended()
@@ -437,9 +387,9 @@ class PodRun:
                 if link.readlink().parent.name == self.uid:
                     link.unlink()
 
-    async def _rest(self, delay_s: float, stopping: asyncio.Event) -> None:
+    async def _rest(self, delay_s: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), delay_s)
+            await asyncio.wait_for(self.is_stopping.wait(), delay_s)
 
     async def _publish(self, *, is_over: bool = False) -> None:
         delay_s = FIRST_DELAY_S
@@ -476,9 +426,7 @@ class PodRun:
             # Its GPUs are not free before leftover processes have ended.
             phase = phase_of(self._policy, self._inits, self._containers)
             return "Running" if phase in ENDED else phase
-        has_worked = all(init.is_initialized for init in self._inits) and all(
-            each.exit_code == 0 for each in self._containers
-        )
+        has_worked = all(each.exit_code == 0 for each in (*self._inits, *self._containers))
         return "Succeeded" if has_worked and not self._verdict[0] else "Failed"
 
     async def _event(self, reason: str, message: str, *, is_warning: bool = False) -> None:

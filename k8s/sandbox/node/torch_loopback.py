@@ -31,7 +31,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-OPEN_RENDEZVOUS = "GPUCONSOLE_OPEN_RENDEZVOUS"
 RENDEZVOUS_HOST = "GPUCONSOLE_RENDEZVOUS_HOST"
 _FILE = "rendezvous"
 # Folder in the sandbox's with a link to the file of each static rendezvous, by port.
@@ -77,7 +76,7 @@ def install() -> None:
     distributed: Any = sys.modules["torch"].distributed
     if distributed.is_available():
         _bind_to_loopback(distributed.TCPStore)
-        if os.environ.get("GPUCONSOLE_SANDBOX") and not os.environ.get(OPEN_RENDEZVOUS):
+        if os.environ.get("GPUCONSOLE_SANDBOX"):
             _rendezvous_at_files(distributed)
             sys.meta_path.insert(0, _ChangedModule(_STATIC, _exec_static))
         sys.meta_path.insert(0, _ChangedModule(_C10D, _exec_c10d))
@@ -278,13 +277,10 @@ def _exec_torchvision(load: Callable[[Any], None], module: Any) -> None:
 
 def _exec_c10d(load: Callable[[Any], None], backend: Any) -> None:
     load(backend)
-    create_tcp_store = backend._create_tcp_store
     call_store = backend.C10dRendezvousBackend._call_store
     files: list[_RendezvousFile] = []
 
     def create_store(params: Any) -> Any:
-        if os.environ.get(OPEN_RENDEZVOUS):
-            return create_tcp_store(params)
         os.environ.setdefault(_NOT_SHARED, "1")
         files.append(_RendezvousFile(str(params.endpoint)))
         if not files[-1].is_there(_HOST_STARTS_WITHIN_S):

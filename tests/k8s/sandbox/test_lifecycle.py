@@ -236,6 +236,16 @@ async def test_a_file_in_place_of_the_sandbox_folder_is_reported(paths: SandboxP
     assert "XDG_DATA_HOME" in refused.value.hint
 
 
+async def test_a_folder_that_a_shell_would_quote_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "li o'neil"))
+    with pytest.raises(KubeError) as refused:
+        await sandbox.start()
+    assert "XDG_DATA_HOME" in refused.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_broken_database_is_reported_as_a_console_error(paths: SandboxPaths) -> None:
     paths.prepare()
     paths.database.write_bytes(b"this is no database" * 100)

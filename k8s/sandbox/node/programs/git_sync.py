@@ -1,47 +1,37 @@
-"""Stand-in for git-sync v3: a repository at one commit behind a link, fetched with this machine's git.
+"""Stand-in for git-sync v3: a repository at one commit behind a link, fetched once with this machine's git.
 
 The clone is in ROOT, each commit in a folder of that name beside it, and the link DEST leads to the newest.
-Source: kubernetes/git-sync v3.6.9, `cmd/git-sync/main.go`.
+Options are variables only. Source: kubernetes/git-sync v3.6.9, `cmd/git-sync/main.go`.
 
-Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard library and git.
+Started as `python -I -S git_sync.py`; needs only the standard library and git.
 """
 
-import argparse
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-OPTIONS: Mapping[str, tuple[str, str]] = {
-    "repo": ("GIT_SYNC_REPO", ""),
-    "branch": ("GIT_SYNC_BRANCH", "master"),
-    "rev": ("GIT_SYNC_REV", "HEAD"),
-    "depth": ("GIT_SYNC_DEPTH", "0"),
-    "submodules": ("GIT_SYNC_SUBMODULES", "recursive"),
-    "root": ("GIT_SYNC_ROOT", ""),
-    "dest": ("GIT_SYNC_DEST", ""),
-    "wait": ("GIT_SYNC_WAIT", "1"),
-    "timeout": ("GIT_SYNC_TIMEOUT", "120"),
-    "one-time": ("GIT_SYNC_ONE_TIME", "false"),
-    "max-sync-failures": ("GIT_SYNC_MAX_SYNC_FAILURES", "0"),
-    "username": ("GIT_SYNC_USERNAME", ""),
-    "password": ("GIT_SYNC_PASSWORD", ""),
-    "password-file": ("GIT_SYNC_PASSWORD_FILE", ""),
-    "ssh": ("GIT_SYNC_SSH", "false"),
-    "ssh-key-file": ("GIT_SSH_KEY_FILE", "/etc/git-secret/ssh"),
-    "ssh-known-hosts": ("GIT_KNOWN_HOSTS", "true"),
-    "ssh-known-hosts-file": ("GIT_SSH_KNOWN_HOSTS_FILE", "/etc/git-secret/known_hosts"),
-    "git-config": ("GIT_SYNC_GIT_CONFIG", ""),
+DEFAULTS: Mapping[str, str] = {
+    "GIT_SYNC_REPO": "",
+    "GIT_SYNC_BRANCH": "master",
+    "GIT_SYNC_REV": "HEAD",
+    "GIT_SYNC_DEPTH": "0",
+    "GIT_SYNC_SUBMODULES": "recursive",
+    "GIT_SYNC_ROOT": "",
+    "GIT_SYNC_DEST": "",
+    "GIT_SYNC_TIMEOUT": "120",
+    "GIT_SYNC_USERNAME": "",
+    "GIT_SYNC_PASSWORD": "",
+    "GIT_SYNC_SSH": "false",
+    "GIT_SSH_KEY_FILE": "/etc/git-secret/ssh",
+    "GIT_KNOWN_HOSTS": "true",
+    "GIT_SSH_KNOWN_HOSTS_FILE": "/etc/git-secret/known_hosts",
 }
-"""By name of the option: its environment variable and its default."""
-_SWITCHES = frozenset(("one-time", "ssh", "ssh-known-hosts"))
 _TRUE = frozenset(("1", "t", "true"))
 # A credential helper that reads variables, so that no process list shows the password.
 _LOGIN = '!f() { echo "username=$GIT_SYNC_USERNAME"; echo "password=$GIT_SYNC_PASSWORD"; }; f'
@@ -62,54 +52,24 @@ class CannotSync(Exception):
     """Error that kept the repository from being fetched; the message is for the job's owner."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Fetch the repository, once or forever; return the exit status."""
-    failures = 0
+def main(*arguments: str) -> int:
+    """Fetch the repository; return the exit status."""
+    options = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
     try:
-        options = read_options(arguments, os.environ)
-        if not options["repo"]:
+        if arguments:
+            option = arguments[0].partition("=")[0]
+            raise CannotSync(f"the sandbox's git-sync reads variables only, not {option}")
+        if not options["GIT_SYNC_REPO"]:
             raise CannotSync("GIT_SYNC_REPO is not set: which repository?")
-        if re.match(r"\s*[\w.+-]+::", options["repo"]):
+        if re.match(r"\s*[\w.+-]+::", options["GIT_SYNC_REPO"]):
             raise CannotSync("Such a URL can run programs: use https, ssh or git@host:path.")
         if shutil.which("git") is None:
             raise CannotSync(_NOT_INSTALLED)
-        repository = Repository(options)
-        while True:
-            try:
-                repository.sync()
-                failures = 0
-            except CannotSync:
-                failures += 1
-                if failures > int(options["max-sync-failures"]):
-                    raise
-            else:
-                if options["one-time"] in _TRUE:
-                    return 0
-            time.sleep(float(options["wait"]))
+        Repository(options).sync()
     except (CannotSync, OSError, ValueError) as error:
         _fail(str(error))
         return 1
-
-
-def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the value of each option: from the command line, else from the environment, else the default.
-
-    Raises:
-        CannotSync: An option is unknown or lacks its value.
-    """
-    parser = argparse.ArgumentParser("git-sync", exit_on_error=False, add_help=False, allow_abbrev=False)
-    for name, (variable, default) in OPTIONS.items():
-        value = env.get(variable) or default
-        # A switch needs no value. git-sync takes one dash or two.
-        how: Any = {"nargs": "?", "const": "true"} if name in _SWITCHES else {}
-        parser.add_argument(f"--{name}", f"-{name}", dest=name, default=value, **how)
-    try:
-        found, unknown = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise CannotSync(str(error)) from error
-    if unknown:
-        raise CannotSync(f"the sandbox's git-sync does not know {unknown[0].partition('=')[0]}")
-    return {name: value.lower() if name in _SWITCHES else value for name, value in vars(found).items()}
+    return 0
 
 
 class Repository:
@@ -117,11 +77,11 @@ class Repository:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         home = os.environ.get("HOME", "")
-        name = options["repo"].strip("/").split("/")[-1]
-        self._address = _LOGIN_IN_URL.sub(r"\1", options["repo"])
+        name = options["GIT_SYNC_REPO"].strip("/").split("/")[-1]
+        self._address = _LOGIN_IN_URL.sub(r"\1", options["GIT_SYNC_REPO"])
         self._options = options
-        self._root = Path(options["root"] or f"{home}/git")
-        self._link = self._root / (options["dest"] or name)
+        self._root = Path(options["GIT_SYNC_ROOT"] or f"{home}/git")
+        self._link = self._root / (options["GIT_SYNC_DEST"] or name)
         self._env = git_environment(options, os.environ)
 
     def sync(self) -> None:
@@ -133,15 +93,17 @@ class Repository:
         options = self._options
         if not self._link.joinpath(".git").exists():
             self._clone()
-            commit = self._git("rev-parse", f"{options['rev']}^{{commit}}", at=self._root)
+            commit = self._git("rev-parse", f"{options['GIT_SYNC_REV']}^{{commit}}", at=self._root)
         else:
-            self._git("fetch", "-f", "--tags", *self._depth(), "origin", options["branch"], at=self._root)
-            rev = "FETCH_HEAD" if options["rev"] == "HEAD" else options["rev"]
+            self._git(
+                "fetch", "-f", "--tags", *self._depth(), "origin", options["GIT_SYNC_BRANCH"], at=self._root
+            )
+            rev = "FETCH_HEAD" if options["GIT_SYNC_REV"] == "HEAD" else options["GIT_SYNC_REV"]
             commit = self._git("rev-parse", f"{rev}^{{commit}}", at=self._root)
         if os.path.basename(os.path.realpath(self._link)) == commit:
             return
         self._check_out(commit)
-        print(f"{self._address}: {options['branch']} is at {commit}", file=sys.stderr, flush=True)
+        print(f"{self._address}: {options['GIT_SYNC_BRANCH']} is at {commit}", file=sys.stderr, flush=True)
 
     def _clone(self) -> None:
         # What a run before this one left there is in the way.
@@ -154,11 +116,11 @@ class Repository:
             else:
                 each.unlink()
         options = self._options
-        arguments = ("clone", "--quiet", "--no-checkout", "-b", options["branch"], *self._depth())
+        arguments = ("clone", "--quiet", "--no-checkout", "-b", options["GIT_SYNC_BRANCH"], *self._depth())
         try:
-            self._git(*arguments, options["repo"], str(self._root), at=self._root)
+            self._git(*arguments, options["GIT_SYNC_REPO"], str(self._root), at=self._root)
         except CannotSync as error:
-            is_default = options["branch"] == OPTIONS["branch"][1]
+            is_default = options["GIT_SYNC_BRANCH"] == DEFAULTS["GIT_SYNC_BRANCH"]
             if is_default and "Remote branch" in str(error):
                 raise CannotSync(f"{error} {NO_BRANCH}") from None
             raise
@@ -171,8 +133,8 @@ class Repository:
         # Other containers have this folder by another name.
         (folder / ".git").write_text(f"gitdir: ../.git/worktrees/{commit}\n")
         self._git("reset", "--quiet", "--hard", commit, at=folder)
-        if self._options["submodules"] != "off":
-            is_deep = self._options["submodules"] == "recursive"
+        if self._options["GIT_SYNC_SUBMODULES"] != "off":
+            is_deep = self._options["GIT_SYNC_SUBMODULES"] == "recursive"
             arguments = ("submodule", "--quiet", "update", "--init", *(("--recursive",) if is_deep else ()))
             self._git(*arguments, *self._depth(), at=folder)
         old = self._link.resolve()
@@ -185,11 +147,11 @@ class Repository:
             shutil.rmtree(old, ignore_errors=True)
 
     def _depth(self) -> tuple[str, ...]:
-        depth = int(self._options["depth"])
+        depth = int(self._options["GIT_SYNC_DEPTH"])
         return ("--depth", str(depth)) if depth else ()
 
     def _git(self, *arguments: str, at: Path) -> str:
-        limit_s = float(self._options["timeout"]) or None
+        limit_s = float(self._options["GIT_SYNC_TIMEOUT"]) or None
         try:
             done = subprocess.run(
                 ["git", *arguments],
@@ -216,19 +178,14 @@ def git_environment(options: Mapping[str, str], env: Mapping[str, str]) -> dict[
     """Return the environment for git: credentials and configuration, and never a prompt.
 
     Raises:
-        OSError: A file with a password or key cannot be read.
+        OSError: The file with the key cannot be read.
     """
     found = {**env, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}
     settings = [("gc.auto", "0"), ("advice.detachedHead", "false")]
-    if options["username"]:
-        password = options["password"] or Path(options["password-file"] or os.devnull).read_text().strip()
-        found |= {"GIT_SYNC_USERNAME": options["username"], "GIT_SYNC_PASSWORD": password}
+    if options["GIT_SYNC_USERNAME"]:
         settings.append(("credential.helper", _LOGIN))
-    if options["ssh"] in _TRUE:
+    if options["GIT_SYNC_SSH"].lower() in _TRUE:
         found["GIT_SSH_COMMAND"] = _ssh(options)
-    for pair in filter(None, options["git-config"].split(",")):
-        key, _, value = pair.partition(":")
-        settings.append((key.strip(), value.strip().strip('"')))
     for index, (key, value) in enumerate(settings):
         found |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
     return found | {"GIT_CONFIG_COUNT": str(len(settings))}
@@ -244,10 +201,10 @@ def _ssh(options: Mapping[str, str]) -> str:
     # ssh refuses a key that others may read, as a mounted Secret's files may be: use a copy.
     key = Path(os.environ.get("TMPDIR", "/tmp")) / "git-sync-key"
     key.touch(0o600)
-    key.write_bytes(Path(options["ssh-key-file"]).read_bytes())
+    key.write_bytes(Path(options["GIT_SSH_KEY_FILE"]).read_bytes())
     known = (
-        f'UserKnownHostsFile="{options["ssh-known-hosts-file"]}"'
-        if options["ssh-known-hosts"] in _TRUE
+        f'UserKnownHostsFile="{options["GIT_SSH_KNOWN_HOSTS_FILE"]}"'
+        if options["GIT_KNOWN_HOSTS"].lower() in _TRUE
         else "StrictHostKeyChecking=no"
     )
     return shlex.join(("ssh", "-o", known, "-o", "BatchMode=yes", "-i", str(key)))
@@ -261,4 +218,4 @@ def _fail(why: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

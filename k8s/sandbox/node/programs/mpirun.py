@@ -170,8 +170,6 @@ def open_mpi_environment(env: Mapping[str, str], release: int) -> dict[str, str]
     found = {name: value for name, value in env.items() if (name, value) != _WITHIN_A_POD}
     found |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_coll": "^han", "OMPI_MCA_pml": "ob1"}
     agent = env.get("OMPI_MCA_plm_rsh_agent") or "ssh"
-    # It is split at spaces, so that a file below such a folder is not found; all agents here do the same.
-    agent = "ssh" if " " in agent and os.path.exists(agent) else agent
     if release < 5:
         return found | {
             "OMPI_MCA_orte_leave_session_attached": "1",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from k8s.sandbox.api.server import Server
-from k8s.sandbox.api.store import Store
 from k8s.sandbox.api.validation import MAX_WARNING_LENGTH, MAX_WARNINGS, REFUSED, warnings_of
 from tests.k8s.sandbox.calls import TORCH_JOBS, Answer, Api, Object, job, pod, thing, torch_job
-from tests.k8s.sandbox.conftest import TOKEN
 
 PROBE = {"exec": {"command": ["true"]}}
 
@@ -54,11 +50,16 @@ async def test_ignored_fields_cause_a_warning_that_names_them(sandbox: Api) -> N
 
 
 async def test_honoured_fields_cause_no_warning(sandbox: Api) -> None:
-    side = {"name": "s", "image": "x", "restartPolicy": "Always"}
     manifest = with_container(pod("p"), terminationMessagePath="/tmp/end")
-    manifest["spec"]["initContainers"] = [side]
     for answer in (await sandbox.create("pods", manifest), await sandbox.create("batch/v1/jobs", job("j"))):
         assert (answer.code, warned(answer)) == (201, [])
+
+
+async def test_a_sidecar_is_refused(sandbox: Api) -> None:
+    manifest = pod("p")
+    manifest["spec"]["initContainers"] = [{"name": "s", "image": "x", "restartPolicy": "Always"}]
+    answer = await sandbox.create("pods", manifest)
+    assert (answer.code, answer.fields) == (422, ["spec.initContainers[0].restartPolicy"])
 
 
 async def test_names_in_a_warning_cannot_break_the_header(sandbox: Api) -> None:
@@ -153,17 +154,3 @@ async def test_a_change_may_not_add_the_c10d_rendezvous(sandbox: Api) -> None:
     patch = {"spec": {"elasticPolicy": {"rdzvBackend": "c10d"}}}
     answer = await sandbox.patch(TORCH_JOBS, "t", patch)
     assert (answer.code, answer.fields) == (422, ["spec.elasticPolicy.rdzvBackend"])
-
-
-async def test_allowed_c10d_jobs_can_be_changed_and_deleted_later(store: Store, tmp_path: Path) -> None:
-    for allows in (True, False):
-        server = Server(store, token=TOKEN, pods_root=tmp_path, allows_open_rendezvous=allows)
-        port = await server.start()
-        async with Api(f"http://127.0.0.1:{port}", TOKEN, None, is_real=False) as api:
-            if allows:
-                await api.made(TORCH_JOBS, elastic(rdzvBackend="c10d"))
-            else:
-                suspend = {"spec": {"runPolicy": {"suspend": True}}}
-                assert (await api.patch(TORCH_JOBS, "t", suspend)).code == 200
-                assert (await api.delete(TORCH_JOBS, "t")).code == 200
-        await server.stop()

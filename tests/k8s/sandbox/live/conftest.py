@@ -15,7 +15,7 @@ from tests.k8s.sandbox.live.running import Space, own_space
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.SandboxAddress]:
     """A sandbox of two nodes with four simulated GPUs each, in which restarts come soon."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("my höme 家")))
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("höme-家")))
         options = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2, idle_s=86_400)
         address = asyncio.run(sandbox.start(options))
         folder = address.kubeconfig.parent

@@ -94,14 +94,6 @@ def test_mpirun_4_arguments_are_kept_except_for_host_names_and_the_working_direc
     assert adapt(words.split(), 4, HOSTS) == (adapted.split(), [])
 
 
-@pytest.mark.parametrize("release", [4, 5])
-def test_an_agent_below_a_folder_with_a_space_is_replaced(tmp_path: Path, release: int) -> None:
-    (agent := tmp_path / "my höme 家").touch()
-    for value, becomes in ((str(agent), "ssh"), ("ssh -p 22", "ssh -p 22")):
-        found = open_mpi_environment(HOSTS | {"OMPI_MCA_plm_rsh_agent": value}, release)
-        assert found["PRTE_MCA_plm_ssh_agent" if release == 5 else "OMPI_MCA_plm_rsh_agent"] == becomes
-
-
 def test_open_mpi_5_has_the_operators_variables_by_its_own_names() -> None:
     own = {"OMPI_MCA_btl": "^tcp", "OMPI_MCA_plm_rsh_agent": "/v/kubexec.sh"}
     found = open_mpi_environment(HOSTS | own, 5)

@@ -13,7 +13,6 @@ import pytest
 
 from k8s.sandbox.node.torch_loopback import (
     NCCL_REPLACED,
-    OPEN_RENDEZVOUS,
     RENDEZVOUS_HOST,
     SIMULATED_GPUS,
     write_plugin,
@@ -112,12 +111,6 @@ def test_agents_of_torchrun_meet_at_a_file(
             *("-m", "torch.distributed.run", "--nproc-per-node", "2", *command, str(tmp_path / "ranks.py")),
         )
     assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
-
-
-def test_c10d_meets_at_an_open_store_where_that_is_allowed(env: dict[str, str]) -> None:
-    allowed = Fork(RENDEZVOUS, env | {OPEN_RENDEZVOUS: "1"})
-    allowed.stdin.write("type\n")
-    assert allowed.communicate() == ("TCPStore\n", "")
 
 
 def rank_of(env: dict[str, str], code: str, rank: int) -> Fork:
