@@ -1,9 +1,13 @@
-"""Cause that keeps a job from starting, or would: one sentence, the facts behind it, and advice."""
+"""Cause of a job's state, or of a problem it would have: one sentence, the facts behind it, and advice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # waiting jobs need no patterns of failures
+    from k8s.reasons.failures import Triage
 
 # A warning may not come true; with an error the job or a part of it cannot be created or never starts.
 Severity = Literal["warning", "error"]
@@ -38,7 +42,11 @@ class Cause:
     facts: tuple[Fact, ...] = ()
     help: tuple[str, ...] = ()
     brief: str = ""
-    """Short form of a shortage, for the row of a list; empty for other causes."""
+    """Short form for the row of a list; empty if the row's own reason says as much."""
+    is_shortage: bool = False
+    """The nodes have too little free. The console recomputes this from its mirrors and is then newer."""
+    triage: Triage | None = None
+    """The failure that the logs show; None for other states, and if they show none."""
     severity: Severity = "warning"
     field: str = ""
     """Field of `JobSpec`; empty if it concerns none."""
@@ -73,6 +81,20 @@ class Cause:
     def is_never(self) -> bool:
         """Return True if the job could be created, but would wait for ever."""
         return self.text.startswith("would never ")
+
+    def as_text(self, advice: Callable[[str], str] = str) -> str:
+        """Return plain text; `advice` adapts a line to where it is read, the console or the command line."""
+        lines = [self.sentence]
+        if self.facts:
+            lines += ["", "Seen:", *(f"  {fact.kind}: {fact.text}" for fact in self.facts)]
+        if self.help:
+            lines += ["", "What would help:", *(f"  {advice(line)}" for line in self.help)]
+        if self.triage is not None and len(self.triage.traceback) > 1:
+            from k8s.reasons.stacks.frames import folded_traceback
+
+            shown = folded_traceback(self.triage.traceback)
+            lines += ["", f"Error of {self.triage.culprit}:", *(f"  {line}" for line in shown)]
+        return "\n".join(lines)
 
 
 def error(field: str, sentence: str, remedy: str, about: str = "") -> Cause:

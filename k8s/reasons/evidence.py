@@ -25,9 +25,8 @@ from k8s.reasons.objects import (
     Workload,
 )
 from k8s.reasons.phrases import order, seconds_between
-from k8s.reasons.scheduling.predicates import ClusterCapacity, NodeCapacity
-from k8s.reasons.scheduling.requests import ResourceList
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec, spec_from_template
+from k8s.reasons.predicates import ClusterCapacity, NodeCapacity
+from k8s.reasons.requests import ResourceList, SchedulingSpec, spec_from_template
 from k8s.reasons.shortage import PodSet, pod_sets
 from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status

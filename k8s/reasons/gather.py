@@ -17,8 +17,8 @@ from k8s.models import Event, Meta, Node
 from k8s.models.claim import Claim
 from k8s.models.namespace import Quota
 from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
-from k8s.reasons.answer import Answer
-from k8s.reasons.checks.fetcher import Fetcher
+from k8s.reasons import requests
+from k8s.reasons.cause import Cause
 from k8s.reasons.evidence import Evidence, dig
 from k8s.reasons.failures import CAUSES, FailureCause
 from k8s.reasons.failures.log_tails import FailedLogs, LogTails
@@ -32,6 +32,7 @@ from k8s.reasons.objects import (
     PRIORITIES,
     STORAGE_CLASSES,
     ExistingObject,
+    Fetcher,
     FullPod,
     LimitRange,
     LocalQueue,
@@ -42,10 +43,9 @@ from k8s.reasons.objects import (
     Workload,
 )
 from k8s.reasons.phrases import order, seconds_between
+from k8s.reasons.predicates import infeasible_node, main_resource
+from k8s.reasons.requests import SchedulingSpec
 from k8s.reasons.rules import explain
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.predicates import infeasible_node, main_resource
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from k8s.text.errors import Forbidden, KubeError, NotFound
@@ -74,7 +74,7 @@ async def answer_why(
     fetcher: Fetcher | None = None,
     nodes: Sequence[Node] = (),
     causes: Sequence[FailureCause] = CAUSES,
-) -> Answer:
+) -> Cause:
     """Fetch what matters for a job, and explain its state.
 
     `fetcher` may hold lists fetched for other jobs a moment ago, `nodes` the mirrored nodes; if empty,

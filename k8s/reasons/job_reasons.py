@@ -135,8 +135,8 @@ class JobReasons:
     async def _explain_waiting(self, uids: Sequence[str]) -> None:
         if not uids:
             return
-        from k8s.reasons.checks.fetcher import Fetcher
         from k8s.reasons.gather import answer_why
+        from k8s.reasons.objects import Fetcher
         from k8s.reasons.pending import is_waiting_job
 
         now_s = asyncio.get_running_loop().time()
@@ -169,7 +169,7 @@ class JobReasons:
         return [job for job in wanted if self._failures_read.get(job.uid) != _attempt(job)][:MAX_EXPLAINED]
 
     async def _read_failure(self, job: Job) -> None:
-        from k8s.reasons.answer import Answer
+        from k8s.reasons.cause import Cause
         from k8s.reasons.failures import CAUSES
         from k8s.reasons.failures.log_tails import LogTails
         from k8s.reasons.rules import brief_reason
@@ -183,9 +183,7 @@ class JobReasons:
         self._failures_known[job.uid] = _attempt(job)
         if failure is not None:
             reasons = self._reasons = self._new_reasons()
-            reasons.remember(
-                job, Answer(str(job.status), "", brief=brief_reason(job, failure), triage=failure)
-            )
+            reasons.remember(job, Cause("", brief=brief_reason(job, failure), triage=failure))
         self.mirror.publish_soon()
 
 

@@ -6,17 +6,24 @@ requests or logs; their answers are passed to `PendingReasons.remember`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from k8s.kinds import DeclaredJob
 from k8s.kinds.base import Replica
-from k8s.models import Node, Taint
-from k8s.reasons.answer import Answer
-from k8s.reasons.scheduling.predicates import ClusterCapacity, InfeasibleNode, NodeCapacity, infeasible_node
-from k8s.reasons.scheduling.scheduling_spec import Toleration, spec_from_template
+from k8s.models import Node, Taint, accelerators
+from k8s.reasons.cause import Cause
+from k8s.reasons.predicates import (
+    ClusterCapacity,
+    InfeasibleNode,
+    NodeCapacity,
+    importance,
+    infeasible_node,
+    main_resource,
+)
+from k8s.reasons.requests import Toleration, spec_from_template
 from k8s.reasons.shortage import PodSet, find_shortage, is_refuted, pod_sets
 from k8s.snapshot import Job, NodeRow
 from k8s.status import Status
@@ -45,7 +52,7 @@ class _Waiting:
 @dataclass(slots=True)
 class _Answered:
     explained: Job
-    answer: Answer
+    answer: Cause
     job: Job | None = None
     shown: Job | None = None
 
@@ -88,12 +95,12 @@ class PendingReasons:
         found = self._waiting.get(uid)
         return found is not None and found.shown is not found.job
 
-    def answer(self, uid: str) -> Answer | None:
+    def answer(self, uid: str) -> Cause | None:
         """Return the answer remembered for a job."""
         found = self._answered.get(uid)
         return found.answer if found is not None else None
 
-    def remember(self, job: Job, answer: Answer) -> None:
+    def remember(self, job: Job, answer: Cause) -> None:
         """Show the short form of an answer from the next `steps` on, until the job's pods change."""
         self._answered.pop(job.uid, None)
         self._answered[job.uid] = _Answered(job, answer)
@@ -208,7 +215,7 @@ def is_waiting_job(job: Job) -> bool:
     return job.status in (Status.PENDING, Status.STARTING) and not job.reason.startswith(HALF_ALLOCATED)
 
 
-def _with_answer(job: Job, answer: Answer) -> Job:
+def _with_answer(job: Job, answer: Cause) -> Job:
     reason = with_cause(job.reason, answer.brief) if job.status.has_failed else answer.brief
     if (found := answer.triage) is not None:
         job = replace(job, remedy=found.remedy, culprit=(found.instance, found.rank))
@@ -247,3 +254,77 @@ def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Tai
         for key, spec in specs.items()
     }
     return pod_sets((each.name, specs[id(templates[each.role, each.index])]) for each in unscheduled)
+
+
+class FreeBlocks:
+    """Incremental search for free GPUs; a node that has not changed is not read again."""
+
+    def __init__(self) -> None:
+        self._capacities: dict[str, tuple[NodeRow, NodeCapacity | None]] = {}
+        self._found: tuple[Job, Sequence[NodeRow], dict[str, int] | None] | None = None
+
+    def find(self, job: Job, rows: Sequence[NodeRow]) -> dict[str, int] | None:
+        """Return the GPUs of each node on which all waiting pods of a job would fit now.
+
+        Returns:
+            GPUs by node name; empty if the pods' requests are unknown. None if not all would find a node.
+        """
+        if self._found is None or self._found[0] is not job or self._found[1] is not rows:
+            self._found = job, rows, self._seek(job, rows)
+        return self._found[2]
+
+    def _seek(self, job: Job, rows: Sequence[NodeRow]) -> dict[str, int] | None:
+        if job.lacks_capacity:
+            return None
+        capacity = ClusterCapacity(self._with_free_gpus(rows))
+        used: dict[str, int] = {}
+        for pod_set in _sets_with_gpus(job, rows):
+            left, placed = capacity.place(
+                pod_set.requested, len(pod_set.instances), _Infeasible(pod_set, capacity)
+            )
+            if placed < len(pod_set.instances):
+                return None
+            for name, after in left.nodes.items():
+                if after is not (before := capacity.nodes[name]):
+                    used[name] = used.get(name, 0) + _gpus(before) - _gpus(after)
+            capacity = left
+        return used
+
+    def _with_free_gpus(self, rows: Iterable[NodeRow]) -> dict[str, NodeCapacity]:
+        found = {}
+        for row in rows:
+            cached = self._capacities.get(row.name)
+            if cached is None or cached[0] is not row:
+                has_free = any(row.free_if_tolerated.values())
+                cached = row, NodeCapacity.of_row(row) if has_free else None
+                self._capacities[row.name] = cached
+            if cached[1] is not None:
+                found[row.name] = cached[1]
+        return found
+
+
+class _Infeasible(Container[str]):
+    """# Lazy: a node is checked only when `in` asks for it."""
+
+    def __init__(self, pods: PodSet, capacity: ClusterCapacity) -> None:
+        self._pods, self._capacity = pods, capacity
+
+    def __contains__(self, name: object) -> bool:
+        node = self._capacity.nodes[str(name)]
+        return infeasible_node(self._pods.spec, self._pods.requested, node) is not None
+
+
+def _sets_with_gpus(job: Job, rows: Iterable[NodeRow]) -> list[PodSet]:
+    # Pods may tolerate taints that their template does not; only the scheduler's message shows it.
+    taints: Iterable[Taint] = ()
+    if TRIED in job.reason:
+        taints = dict.fromkeys(taint for row in rows for taint in row.taints)
+    found = waiting_pod_sets(job, job.replicas, taints)
+    with_gpus = (each for each in found if accelerators.is_accelerator(main_resource(each.requested)))
+    return sorted(with_gpus, key=lambda each: importance(main_resource(each.requested)))
+
+
+def _gpus(capacity: NodeCapacity) -> int:
+    return accelerators.count(
+        {name: int(free) for name, free in capacity.free.items() if accelerators.is_accelerator(name)}
+    )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 from k8s.models import Condition
-from k8s.reasons.scheduling.requests import Amount
+from k8s.reasons.requests import Amount
 from k8s.text.runtime_message import runtime_message, shorten
 
 # Further names are counted.

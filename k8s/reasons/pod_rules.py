@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from k8s.models import PodSpec
 from k8s.models.claim import Claim
 from k8s.models.namespace import Quota
+from k8s.reasons import requests
 from k8s.reasons.cause import ERROR, Cause, Fact
 from k8s.reasons.objects import LimitRange, LimitRangeItem, LocalQueue, StorageClass
 from k8s.reasons.phrases import amount, bare_amount, cut
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.requests import Amount, ResourceList
+from k8s.reasons.requests import Amount, ResourceList
 
 # Field that sets an amount; the GPUs' for all other resources.
 _FIELDS = {"cpu": "cpu", "memory": "memory", requests.PODS: "workers"}

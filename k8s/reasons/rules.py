@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from k8s.reasons.answer import Answer
 from k8s.reasons.cause import Cause, Fact
-from k8s.reasons.causes import admission, ended, held_back, not_started, queued, unschedulable
+from k8s.reasons.causes import ended, no_pods, not_started, unschedulable
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.failures import Triage
 from k8s.reasons.phrases import clock, count, cut, names, seconds_between, span
@@ -22,21 +21,21 @@ Rule = Callable[[Evidence], Cause | None]
 
 # For a job that waits. The first cause found is the sentence; the others become facts.
 WAITING: tuple[Rule, ...] = (
-    held_back.gone,
-    held_back.unreadable,
+    no_pods.gone,
+    no_pods.unreadable,
     not_started.node_lost,
-    held_back.being_deleted,
-    queued.kueue,
-    queued.suspended,
-    queued.elsewhere,
-    held_back.operator_absent,
-    held_back.refused,
-    admission.cannot_create,
-    admission.no_such_priority,
-    admission.no_such_account,
-    admission.over_quota,
-    admission.out_of_limits,
-    queued.gated,
+    no_pods.being_deleted,
+    no_pods.kueue,
+    no_pods.suspended,
+    no_pods.elsewhere,
+    no_pods.operator_absent,
+    no_pods.refused,
+    no_pods.cannot_create,
+    no_pods.no_such_priority,
+    no_pods.no_such_account,
+    no_pods.over_quota,
+    no_pods.out_of_limits,
+    no_pods.gated,
     unschedulable.claims,
     not_started.image,
     not_started.config,
@@ -48,13 +47,13 @@ WAITING: tuple[Rule, ...] = (
     unschedulable.gang,
     unschedulable.scheduler_message,
     not_started.init,
-    held_back.no_pods_yet,
+    no_pods.no_pods_yet,
     not_started.starting,
     unschedulable.not_scheduled,
 )
 
 ENDED: tuple[Rule, ...] = (
-    held_back.gone,
+    no_pods.gone,
     ended.evicted,
     ended.container_ended,
     ended.given_up,
@@ -75,19 +74,19 @@ _ALTERNATIVES: Mapping[Rule, tuple[Rule, ...]] = {
         unschedulable.scheduler_message,
         unschedulable.no_scheduler,
         unschedulable.gang,
-        queued.gated,
+        no_pods.gated,
     ),
-    held_back.no_pods_yet: (
-        queued.kueue,
-        queued.suspended,
-        held_back.operator_absent,
-        held_back.refused,
-        admission.cannot_create,
-        admission.over_quota,
-        admission.no_such_priority,
-        admission.no_such_account,
-        admission.out_of_limits,
-        held_back.being_deleted,
+    no_pods.no_pods_yet: (
+        no_pods.kueue,
+        no_pods.suspended,
+        no_pods.operator_absent,
+        no_pods.refused,
+        no_pods.cannot_create,
+        no_pods.over_quota,
+        no_pods.no_such_priority,
+        no_pods.no_such_account,
+        no_pods.out_of_limits,
+        no_pods.being_deleted,
     ),
     not_started.starting: (
         not_started.node_lost,
@@ -97,35 +96,35 @@ _ALTERNATIVES: Mapping[Rule, tuple[Rule, ...]] = {
         not_started.init,
         unschedulable.claims,
     ),
-    queued.suspended: (queued.kueue,),
-    admission.over_quota: (admission.cannot_create,),
-    admission.out_of_limits: (admission.cannot_create,),
-    admission.no_such_priority: (admission.cannot_create,),
-    admission.no_such_account: (admission.cannot_create,),
+    no_pods.suspended: (no_pods.kueue,),
+    no_pods.over_quota: (no_pods.cannot_create,),
+    no_pods.out_of_limits: (no_pods.cannot_create,),
+    no_pods.no_such_priority: (no_pods.cannot_create,),
+    no_pods.no_such_account: (no_pods.cannot_create,),
     not_started.mounts: (unschedulable.claims,),
 }
 # These only repeat the reason in the job's row.
 _VAGUE: tuple[Rule, ...] = (
-    held_back.gone,
-    held_back.unreadable,
-    held_back.no_pods_yet,
+    no_pods.gone,
+    no_pods.unreadable,
+    no_pods.no_pods_yet,
     not_started.starting,
     unschedulable.scheduler_message,
     unschedulable.not_scheduled,
 )
 # After these nothing else counts: nothing has been tried yet.
 _BLOCKERS: tuple[Rule, ...] = (
-    held_back.gone,
-    held_back.unreadable,
-    held_back.being_deleted,
-    queued.kueue,
-    queued.suspended,
-    queued.elsewhere,
-    held_back.operator_absent,
+    no_pods.gone,
+    no_pods.unreadable,
+    no_pods.being_deleted,
+    no_pods.kueue,
+    no_pods.suspended,
+    no_pods.elsewhere,
+    no_pods.operator_absent,
 )
 
 
-def explain(evidence: Evidence) -> Answer:
+def explain(evidence: Evidence) -> Cause:
     """Explain the state of a job, with the faults of its nodes and devices."""
     answer = _with_preemptors(_explain(evidence), evidence.jobs)
     job = evidence.job
@@ -139,12 +138,12 @@ def explain(evidence: Evidence) -> Answer:
     return replace(answer, facts=(*ill, *answer.facts)) if ill else answer
 
 
-def _explain(evidence: Evidence) -> Answer:
+def _explain(evidence: Evidence) -> Cause:
     job = evidence.job
     if job.status is Status.SUCCEEDED:
         but = f", but {job.curve_trouble}" if job.curve_trouble else ""
         sentence = f"It succeeded: {_format_progress(evidence)}{but}."
-        return Answer(str(job.status), sentence, tuple(_pod_facts(evidence)))
+        return Cause(sentence, tuple(_pod_facts(evidence)))
     if job.status.has_failed:
         answer, found = _answer(evidence, _found(evidence, ENDED)), evidence.triage
         return replace(answer, brief=brief_reason(job, found), triage=found)
@@ -162,7 +161,7 @@ def brief_reason(job: Job, found: Triage | None) -> str:
     return "" if ended.passed_deadline(job) and not found.error else found.reason
 
 
-def _running(evidence: Evidence) -> Answer:
+def _running(evidence: Evidence) -> Cause:
     job, silence = evidence.job, evidence.job.silence
     sentence = f"It runs: {_format_progress(evidence)}."
     facts, advice = list[Fact](), tuple[str, ...]()
@@ -186,7 +185,7 @@ def _running(evidence: Evidence) -> Answer:
         advice = ("Save a checkpoint and submit it again; tell an administrator of the device.",)
     facts += [Fact("restarts", f"{each.name}: {each.reason}") for each in job.instances if each.rank_restarts]
     facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]
-    return Answer(str(job.status), sentence, (*facts, *_lost_nodes(evidence), *_pod_facts(evidence)), advice)
+    return Cause(sentence, (*facts, *_lost_nodes(evidence), *_pod_facts(evidence)), advice)
 
 
 def _found(evidence: Evidence, rules: tuple[Rule, ...]) -> dict[Rule, Cause]:
@@ -202,13 +201,12 @@ def _found(evidence: Evidence, rules: tuple[Rule, ...]) -> dict[Rule, Cause]:
     return found
 
 
-def _answer(evidence: Evidence, found: dict[Rule, Cause]) -> Answer:
+def _answer(evidence: Evidence, found: dict[Rule, Cause]) -> Cause:
     unseen = tuple(Fact("unseen", text) for text in evidence.unseen)
-    status, causes = str(evidence.job.status), list(found.values())
+    causes = list(found.values())
     if not causes:
         reason = f"; its status says {cut(evidence.job.reason)}" if evidence.job.reason else ""
-        return Answer(
-            status,
+        return Cause(
             f"Nothing that was checked explains it: {_format_progress(evidence)}{reason}.",
             (*_inspected(evidence), *_pod_facts(evidence), *unseen),
         )
@@ -226,7 +224,7 @@ def _answer(evidence: Evidence, found: dict[Rule, Cause]) -> Answer:
     facts = {fact: None for fact in facts if fact.text not in first.sentence}
     advice = dict.fromkeys(line for cause in causes for line in cause.help)
     brief = "" if next(iter(found)) in _VAGUE else first.brief or first.sentence.removesuffix(".")
-    return Answer(status, first.sentence, tuple(facts), tuple(advice), brief, bool(first.brief))
+    return replace(first, facts=tuple(facts), help=tuple(advice), brief=brief)
 
 
 def _format_progress(evidence: Evidence) -> str:
@@ -252,7 +250,7 @@ def _pod_facts(evidence: Evidence) -> list[Fact]:
 _PREEMPTOR = re.compile(r"a workload \(UID: [\w-]+, JobUID: ([\w-]+)\)|(?<=Preempted by )pod ([\w-]{36})\b")
 
 
-def _with_preemptors(answer: Answer, jobs: tuple[Job, ...]) -> Answer:
+def _with_preemptors(answer: Cause, jobs: tuple[Job, ...]) -> Cause:
     """Replace uids in messages about preemption by the job and its user."""
 
     def named(text: str) -> str:

@@ -10,11 +10,11 @@ from functools import cached_property
 
 from k8s.models import accelerators
 from k8s.models.node import cordon_reason, faults
+from k8s.reasons import requests
 from k8s.reasons.cause import ERROR, Cause, Fact
 from k8s.reasons.phrases import amount, bare_amount, count, names, span, verb
 from k8s.reasons.pod_rules import field_of
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.predicates import (
+from k8s.reasons.predicates import (
     ClusterCapacity,
     InfeasibleNode,
     InfeasibleReason,
@@ -23,8 +23,7 @@ from k8s.reasons.scheduling.predicates import (
     importance,
     main_resource,
 )
-from k8s.reasons.scheduling.requests import PODS, Amount, ResourceList, insufficient
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
+from k8s.reasons.requests import PODS, Amount, ResourceList, SchedulingSpec, insufficient
 
 # In the message of a scheduler that finds no devices for claims.
 NO_DEVICES = "allocate all claims"
@@ -366,7 +365,14 @@ def capacity_cause(
                 *_advice_on_closed(shortage.closed_with_main),
             ]
             facts = [pods, *closed, *nodes]
-    cause = Cause(shortage.sentence, tuple(facts), tuple(advice), shortage.brief, field=_field(shortage))
+    cause = Cause(
+        shortage.sentence,
+        tuple(facts),
+        tuple(advice),
+        shortage.brief,
+        field=_field(shortage),
+        is_shortage=True,
+    )
     fit = shortage.placed + bound
     if shortage.kind is ShortageKind.BUSY and len(pod_sets) == 1 and 0 < fit < gang:
         text = f"Waits for its gang: {gang} must start together, {fit} {'fits' if fit == 1 else 'fit'}"

@@ -27,7 +27,7 @@ from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models import Node, convert
 from k8s.models.resources import CLAIMS, JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.cluster_checks import check_against_cluster
+from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.real_cluster import operator_objects

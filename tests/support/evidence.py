@@ -9,7 +9,7 @@ from typing import Any
 from k8s import models
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.gather import declared_of
 from k8s.reasons.objects import FullPod
@@ -170,7 +170,7 @@ def evidence_of(
     )
 
 
-def explained(*instances: Instance, **parts: Any) -> Answer:
+def explained(*instances: Instance, **parts: Any) -> Cause:
     """Return the explanation of what `evidence_of` returns."""
     return explain(evidence_of(*instances, **parts))
 
@@ -179,7 +179,7 @@ def read(kind: Any, obj: Object) -> Any:
     return models.convert(obj, kind)
 
 
-def texts(answer: Answer, kind: str) -> list[str]:
+def texts(answer: Cause, kind: str) -> list[str]:
     return [fact.text for fact in answer.facts if fact.kind == kind]
 
 

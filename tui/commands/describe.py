@@ -8,10 +8,9 @@ import math
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.gpus.gpu_links import fetch_links
-from k8s.gpus.gpu_set import GpuSet
+from k8s.gpus.gpu_set import GpuSet, best_sets, free_gpus
 from k8s.gpus.links import LinkMatrix, groups_of
 from k8s.gpus.network import LEVELS
-from k8s.reasons.scheduling.gpu_fit import best_sets, free_gpus
 from k8s.snapshot import ClusterSnapshot, NodeRow, device_sums, format_sums
 from k8s.text.errors import KubeError, NotFound
 from tui.commands import get

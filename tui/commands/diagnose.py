@@ -28,7 +28,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             report, answer = await inspect_ranks(client, job), replace(answer, help=())
     answer = pasteable(options, job, answer)
     if flags.output in ("json", "yaml"):
-        write_object({**answer_values(answer), "stacks": report and report.values()}, flags.output)
+        write_object({**answer_values(job, answer), "stacks": report and report.values()}, flags.output)
     else:
         write_text(answer.as_text())
         write_text(f"\n{report.as_text()}" if report else "")

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from k8s.reasons.gather import answer_why
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
@@ -32,7 +32,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         job, answer = await explain_job(options, client, flags)
     answer = pasteable(options, job, answer)
     if flags.output in ("json", "yaml"):
-        write_object(answer_values(answer), flags.output)
+        write_object(answer_values(job, answer), flags.output)
     else:
         write_text(answer.as_text())
     return 0
@@ -40,7 +40,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 async def explain_job(
     options: ConsoleOptions, client: Client, flags: argparse.Namespace
-) -> tuple[Job, Answer]:
+) -> tuple[Job, Cause]:
     """Read the named job and explain its state.
 
     Raises:
@@ -56,7 +56,7 @@ async def explain_job(
     )
 
 
-def pasteable(options: ConsoleOptions, job: Job, answer: Answer) -> Answer:
+def pasteable(options: ConsoleOptions, job: Job, answer: Cause) -> Cause:
     """Return the answer with the cluster's flags in the commands that it advises."""
     if options.is_all_namespaces:
         options = replace(options, namespace=job.ref.namespace)
@@ -69,10 +69,10 @@ def write_text(text: str) -> None:
         write(sanitize(line))
 
 
-def answer_values(answer: Answer) -> Values:
+def answer_values(job: Job, answer: Cause) -> Values:
     """Return an answer as JSON."""
     return {
-        "status": answer.status,
+        "status": job.status,
         "sentence": answer.sentence,
         "facts": [{"kind": fact.kind, "text": fact.text} for fact in answer.facts],
         "help": list(answer.help),

@@ -16,8 +16,8 @@ from k8s.kinds.job_spec import NO_FILES, JobFiles, JobSpec
 from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.static_checks import check_statically
-from k8s.reasons.scheduling.predicates import ClusterCapacity
+from k8s.reasons.predicates import ClusterCapacity
+from k8s.reasons.static_checks import check_statically
 from k8s.snapshot import ClusterSnapshot
 from trainer.catalogue import TRAINERS
 from tui.draft.fields import (

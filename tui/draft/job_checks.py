@@ -13,9 +13,9 @@ from k8s.kinds.job_spec import JobSpec, wants_gpus
 from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.cluster_checks import check_against_cluster, fetch_capacity
-from k8s.reasons.checks.static_checks import check_capacity, check_statically
-from k8s.reasons.scheduling.predicates import ClusterCapacity
+from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity
+from k8s.reasons.predicates import ClusterCapacity
+from k8s.reasons.static_checks import check_capacity, check_statically
 from k8s.snapshot import ClusterSnapshot
 from trainer.catalogue import find
 from tui.text.format import count, plural

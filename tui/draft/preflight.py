@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.gpus.ack import SCHEDULE_LABEL, TOPOLOGY
+from k8s.gpus.gpu_set import LinkFit, link_fit
 from k8s.gpus.links import LinkMatrix
 from k8s.kinds.job_spec import wants_gpus
 from k8s.models import accelerators
 from k8s.reasons.cause import REFUSED, Cause
-from k8s.reasons.checks.static_checks import check_capacity, pods_at_once
 from k8s.reasons.pod_rules import claim_cause
-from k8s.reasons.scheduling.gpu_fit import LinkFit, link_fit
-from k8s.reasons.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, main_resource
+from k8s.reasons.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, main_resource
 from k8s.reasons.shortage import PodSet, pod_sets
+from k8s.reasons.static_checks import check_capacity, pods_at_once
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.draft.fields import SIZE_FIELDS
 from tui.draft.form_spec import FormResult

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from k8s.gpus.gpu_warnings import GpuWarning
 from k8s.gpus.readings import GpuKey, RankReading
-from k8s.reasons.answer import Answer
-from k8s.reasons.cause import Fact
+from k8s.reasons.cause import Cause, Fact
 from tui.text.format import plural
 from tui.text.gpu_words import ADVICE
 
@@ -36,7 +35,7 @@ def describe_place(rank: RankReading) -> str:
     return gpu if rank.rank is None else f"Rank {rank.rank}, {gpu}"
 
 
-def with_gpu_warnings(answer: Answer, warnings: JobWarnings) -> Answer:
+def with_gpu_warnings(answer: Cause, warnings: JobWarnings) -> Cause:
     """Add the GPU warnings and their advice to an answer."""
     if not warnings:
         return answer

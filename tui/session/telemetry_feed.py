@@ -36,7 +36,7 @@ from tui.session.gpu_facts import in_order, with_gpu_warnings
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
-    from k8s.reasons.answer import Answer
+    from k8s.reasons.cause import Cause
 
 # Interval between two reads of a node: exporters collect no faster.
 READ_S = 30.0
@@ -154,7 +154,7 @@ class TelemetryFeed:
         }
         return {key: warnings for key, warnings in found.items() if warnings}
 
-    async def explain(self, job: Job, answer: Answer) -> Answer:
+    async def explain(self, job: Job, answer: Cause) -> Cause:
         """Read the GPUs of a running job, and add their warnings to an answer."""
         if job.status is not Status.RUNNING or not job.gpus_allocated:
             return answer

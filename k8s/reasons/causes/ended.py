@@ -10,11 +10,11 @@ from itertools import pairwise
 
 from k8s.models import Terminated
 from k8s.reasons.cause import Cause, Fact
-from k8s.reasons.causes.held_back import refused
+from k8s.reasons.causes.no_pods import refused
 from k8s.reasons.causes.not_started import CODE_INITS
 from k8s.reasons.evidence import Evidence, dig
 from k8s.reasons.failures import Triage
-from k8s.reasons.failures.triage_result import NEVER_STARTED
+from k8s.reasons.failures.causes import NEVER_STARTED
 from k8s.reasons.phrases import clock, count, cut, names, order, span
 from k8s.snapshot import Instance, Job
 from k8s.status import Status

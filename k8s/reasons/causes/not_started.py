@@ -10,10 +10,10 @@ from k8s.models import ContainerStatus, Event, Terminated
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.failures import ContainerLog, triage
-from k8s.reasons.failures.triage_result import NEVER_STARTED
+from k8s.reasons.failures.causes import NEVER_STARTED
 from k8s.reasons.phrases import count, cut, names, seconds_between, span, verb
 from k8s.reasons.pod_rules import missing_key, missing_object
-from k8s.reasons.scheduling.predicates import is_ready
+from k8s.reasons.predicates import is_ready
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.status.pod import PULL_REASONS, exit_text

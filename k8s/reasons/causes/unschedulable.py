@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.reasons.cause import Cause, Fact
-from k8s.reasons.causes.held_back import PATIENCE_S
+from k8s.reasons.causes.no_pods import PATIENCE_S
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.phrases import count, cut, names, seconds_between, span, verb
 from k8s.reasons.pod_rules import claim_cause
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
+from k8s.reasons.requests import SchedulingSpec
 from k8s.reasons.shortage import (
     capacity_cause,
     is_refuted,

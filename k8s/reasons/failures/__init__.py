@@ -7,8 +7,7 @@ in `causes.toml`.
 
 from collections.abc import Sequence
 
-from k8s.reasons.failures.causes import CAUSES, FailureCause
-from k8s.reasons.failures.triage_result import ContainerLog, Triage
+from k8s.reasons.failures.causes import CAUSES, ContainerLog, FailureCause, Triage
 
 __all__ = ["CAUSES", "ContainerLog", "FailureCause", "Triage", "triage"]
 

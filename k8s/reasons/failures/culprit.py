@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from k8s.reasons.failures.causes import FailureCause, compiled
+from k8s.reasons.failures.causes import NEVER_STARTED, ContainerLog, FailureCause, Triage, compiled
 from k8s.reasons.failures.errors import (
     NATIVE_COMPLAINT,
     FoundError,
@@ -20,7 +20,6 @@ from k8s.reasons.failures.errors import (
     read_texts,
 )
 from k8s.reasons.failures.reports import RankReport, find_reports
-from k8s.reasons.failures.triage_result import NEVER_STARTED, ContainerLog, Triage
 from k8s.text.runtime_message import runtime_message, shorten
 from k8s.text.sanitize import sanitize
 

@@ -20,10 +20,9 @@ from k8s.gpus.network import neighbourhoods, network_path
 from k8s.models import Node
 from k8s.models.accelerators import is_accelerator
 from k8s.models.resources import CLAIMS, NODES, PODS
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
-from k8s.reasons.scheduling.requests import Amount, ResourceList
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
+from k8s.reasons import requests
+from k8s.reasons.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
+from k8s.reasons.requests import Amount, ResourceList, SchedulingSpec
 from k8s.sandbox.controller_runtime import (
     ENDED,
     Informer,

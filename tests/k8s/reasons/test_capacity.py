@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from k8s.reasons.evidence import Evidence
-from k8s.reasons.free_blocks import FreeBlocks
+from k8s.reasons.pending import FreeBlocks
 from k8s.reasons.rules import explain
 from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status

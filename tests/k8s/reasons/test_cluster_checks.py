@@ -15,11 +15,11 @@ from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.models.base import Meta
 from k8s.models.namespace import Quota, QuotaStatus
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
-from k8s.reasons.checks.static_checks import check_capacity
+from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
 from k8s.reasons.pod_rules import quota_causes
-from k8s.reasons.scheduling.predicates import ClusterCapacity
-from k8s.reasons.scheduling.requests import ResourceList
+from k8s.reasons.predicates import ClusterCapacity
+from k8s.reasons.requests import ResourceList
+from k8s.reasons.static_checks import check_capacity
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from k8s.reasons.gather import answer_why, gather
 from k8s.reasons.rules import explain
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
@@ -64,11 +64,11 @@ def picture(job: Job, *rows: NodeRow, **more: Any) -> ClusterSnapshot:
     return ClusterSnapshot(jobs=(job,), nodes=rows, is_synced=True, **more)
 
 
-async def ask(client: Client, job: Job, *rows: NodeRow, **more: Any) -> Answer:
+async def ask(client: Client, job: Job, *rows: NodeRow, **more: Any) -> Cause:
     return await answer_why(client, job, picture(job, *rows, **more))
 
 
-def unseen(answer: Answer) -> list[str]:
+def unseen(answer: Cause) -> list[str]:
     return [fact.text for fact in answer.facts if fact.kind == "unseen"]
 
 

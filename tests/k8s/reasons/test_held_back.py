@@ -11,7 +11,7 @@ import pytest
 from k8s.kinds import JobRef
 from k8s.models.namespace import Quota
 from k8s.reasons import objects as o
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from k8s.reasons.rules import explain
 from k8s.status import Status
 from tests.support.evidence import (
@@ -121,7 +121,7 @@ NO_QUOTA = {
 QUEUE = read(o.LocalQueue, {"metadata": {"name": "research"}, "spec": {"clusterQueue": "gpus"}})
 
 
-def queued(**parts: Any) -> Answer:
+def queued(**parts: Any) -> Cause:
     manifest = pytorch_job("bert", labels={"kueue.x-k8s.io/queue-name": "research"})
     manifest["spec"]["runPolicy"] = {"suspend": True}
     return explained(instance(has_pod=False), status=Status.QUEUED, manifest=manifest, **parts)

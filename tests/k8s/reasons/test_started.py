@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from k8s.reasons.causes.ended import _triage_facts
 from k8s.reasons.evidence import Evidence
-from k8s.reasons.failures.triage_result import Triage
+from k8s.reasons.failures.causes import Triage
+from k8s.reasons.requests import ObjectVolumeSource, Volume
 from k8s.reasons.rules import explain
-from k8s.reasons.scheduling.scheduling_spec import ObjectVolumeSource, Volume
 from k8s.snapshot import CurveAlert, Silence, Straggler
 from k8s.status import Status
 from tests.support.evidence import (
@@ -234,7 +234,7 @@ def test_a_pod_being_started_is_reported_as_pulling_or_starting() -> None:
     )
 
 
-def failed(*pods: Any, instances: Any = None, **parts: Any) -> Answer:
+def failed(*pods: Any, instances: Any = None, **parts: Any) -> Cause:
     found = instances or [instance(each.metadata.name[5:], Status.FAILED, node="a") for each in pods]
     return explained(*found, status=Status.FAILED, pods=pods, **parts)
 
@@ -483,7 +483,7 @@ def test_the_full_text_of_an_answer_starts_with_its_sentence() -> None:
 
 
 def test_silence_bad_curves_and_stragglers_of_a_running_job_are_reported() -> None:
-    def why(status: Status = Status.RUNNING, **known: Any) -> Answer:
+    def why(status: Status = Status.RUNNING, **known: Any) -> Cause:
         return explain(Evidence(job=replace(job_of([instance(status=status)], status), **known), now=NOW))
 
     since = NOW - timedelta(seconds=312)

@@ -15,8 +15,8 @@ from k8s.kinds import CREATABLE
 from k8s.kinds.job_spec import HostMount, JobSpec, Mount
 from k8s.models.resources import CONFIG_MAPS, SERVICES
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.object_checks import check_objects, permission_findings, run_checks
-from k8s.reasons.checks.static_checks import check_statically
+from k8s.reasons.cluster_checks import check_objects, permission_findings, run_checks
+from k8s.reasons.static_checks import check_statically
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 
 KIND = CREATABLE[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from k8s.models.claim import Claim
 from k8s.reasons import objects as o
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from tests.support.evidence import event, explained, held, instance, pod, read, spec_of, texts
 from tests.support.objects import node
 
@@ -38,7 +38,7 @@ def test_a_missing_scheduler_is_reported_after_a_minute() -> None:
 
 
 def test_autoscaler_scale_up_is_reported_until_it_is_overdue_or_refused() -> None:
-    def ask(seconds_ago: float, *more: Any) -> Answer:
+    def ask(seconds_ago: float, *more: Any) -> Cause:
         asked = event("bert-master-0", "TriggeredScaleUp", "gpu-pool 1->2", seconds_ago=seconds_ago)
         nodes, rows = [node("a")], [held("a", 8, gpt=8)]
         pods = [pod("master-0")]

@@ -12,7 +12,7 @@ from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.job_spec import EnvSource, JobSpec, Mount
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.cluster_checks import check_against_cluster
+from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.reasons.gather import answer_why
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, Compute, Reply, ScriptedCluster, page

@@ -21,7 +21,7 @@ from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import pod_status
 from tests.k8s.gpus.texts import DGX_1V, H100, ONE
-from tests.k8s.reasons.scheduling.test_requests import row
+from tests.k8s.reasons.test_requests import row
 from tests.support.objects import pod_of, pytorch_job
 from tui.tables.events import FoldedEvent, full_text
 from tui.text import format as fmt

@@ -15,7 +15,7 @@ from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
 from k8s.reasons.cause import Cause
-from k8s.reasons.checks.object_checks import check_objects
+from k8s.reasons.cluster_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from k8s.text.home import expand_home, read_named_file

@@ -195,7 +195,7 @@ async def check_namespace(client: Client, namespace: str) -> None:
     Raises:
         NotFound: The cluster reports that there is none of this name.
     """
-    from k8s.reasons.checks.object_checks import namespace_is_missing  # slow to import, and rarely needed
+    from k8s.reasons.cluster_checks import namespace_is_missing  # slow to import, and rarely needed
 
     if not namespace or not await namespace_is_missing(client, namespace):
         return

@@ -17,7 +17,7 @@ from k8s.jobs.upload import Progress
 from k8s.kinds import CREATABLE, CreatableKind, JobRef, Manifest
 from k8s.kinds.job_spec import JobSpec
 from k8s.reasons.cause import REFUSED, Cause
-from k8s.reasons.checks.cluster_checks import check_against_cluster
+from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.draft.fields import KIND
 from tui.draft.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices

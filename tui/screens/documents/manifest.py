@@ -17,7 +17,7 @@ from k8s.jobs.clone import Clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
 from k8s.reasons.cause import ERROR, Cause
-from k8s.reasons.checks.object_checks import check_objects
+from k8s.reasons.cluster_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize

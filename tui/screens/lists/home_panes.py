@@ -36,7 +36,7 @@ from tui.widgets.home.preview import DRAW_S
 from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
-    from k8s.reasons.free_blocks import FreeBlocks
+    from k8s.reasons.pending import FreeBlocks
     from tui.screens.base.view_context import ViewContext
     from tui.settings.keys import Action
 
@@ -95,7 +95,7 @@ class HomeHighlight:
     def _free_blocks(self, job: Job, snapshot: ClusterSnapshot) -> dict[str, int] | None:
         if self._blocks is None:
             # Slow to import, and in a quiet cluster nothing waits.
-            from k8s.reasons.free_blocks import FreeBlocks
+            from k8s.reasons.pending import FreeBlocks
 
             self._blocks = FreeBlocks()
         return self._blocks.find(job, snapshot.nodes)

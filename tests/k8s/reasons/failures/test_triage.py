@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.reasons.answer import Answer
+from k8s.reasons.cause import Cause
 from k8s.reasons.failures import CAUSES, ContainerLog, FailureCause, Triage, triage
 from k8s.reasons.failures.causes import compiled
 from k8s.text.sanitize import sanitize
@@ -315,7 +315,7 @@ def test_the_users_frame_stays_between_folded_frames_of_libraries_below_the_advi
     lines += ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB."]
     found = triage([container_log("\n".join(lines), ranks=(2,), exit=1, finished=9)])
     assert found is not None
-    answer = Answer("Failed", "Failed: rank 2.", help=(found.remedy,), triage=found)
+    answer = Cause("Failed: rank 2.", help=(found.remedy,), triage=found)
     shown = answer.as_text().splitlines()
     assert shown.index("What would help:") < shown.index("Error of rank 2:")
     assert shown[shown.index("Error of rank 2:") + 1 :] == [

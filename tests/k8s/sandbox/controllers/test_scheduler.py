@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.gpus.links import MACHINES
+from k8s.reasons import requests
 from k8s.reasons.causes.unschedulable import capacity
 from k8s.reasons.objects import FullPod
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.predicates import NodeCapacity
+from k8s.reasons.predicates import NodeCapacity
 from k8s.sandbox.controllers.scheduler import (
     LinkedGpus,
     PendingPod,

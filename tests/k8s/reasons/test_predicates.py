@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.models import Taint
-from k8s.reasons.scheduling.predicates import format_selector, matches, mismatch, tolerates, untolerated
-from k8s.reasons.scheduling.scheduling_spec import NodeSelectorRequirement, SchedulingSpec, Toleration
+from k8s.reasons.predicates import format_selector, matches, mismatch, tolerates, untolerated
+from k8s.reasons.requests import NodeSelectorRequirement, SchedulingSpec, Toleration
 from tests.support.evidence import labelled, nodes_of
 
 LABELS = {"gpu": "h100", "zone": "a", "count": "8"}

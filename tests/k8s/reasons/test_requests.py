@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from k8s import models
+from k8s.gpus.gpu_set import best_sets, free_gpus, link_fit
 from k8s.gpus.links import MACHINES
+from k8s.reasons import requests
 from k8s.reasons.phrases import amount, clock, count, cut, names, span
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.gpu_fit import best_sets, free_gpus, link_fit
-from k8s.reasons.scheduling.predicates import NodeCapacity
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec
+from k8s.reasons.predicates import NodeCapacity
+from k8s.reasons.requests import SchedulingSpec
 from k8s.snapshot import Holder, NodeRow, Share
 from tests.support.evidence import NOW, held, nodes_of
 from tests.support.objects import GPU, node

@@ -14,10 +14,10 @@ from k8s.kinds.job_spec import JobSpec, role_spec
 from k8s.kinds.kubeflow.pytorch_job import MASTER_PORT
 from k8s.kinds.pod_code import strip_credentials
 from k8s.models import quantity
+from k8s.reasons import requests
 from k8s.reasons.cause import REFUSED, Cause, error, warning
-from k8s.reasons.scheduling import requests
-from k8s.reasons.scheduling.predicates import ClusterCapacity
-from k8s.reasons.scheduling.scheduling_spec import SchedulingSpec, Toleration, spec_from_template
+from k8s.reasons.predicates import ClusterCapacity
+from k8s.reasons.requests import SchedulingSpec, Toleration, spec_from_template
 from k8s.reasons.shortage import capacity_cause, pod_sets
 
 # A pod's name is its host name too. Source: RFC 1123.

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint, accelerators
-from k8s.reasons.scheduling.requests import Amount, ResourceList, allocatable_of, insufficient, subtract
-from k8s.reasons.scheduling.scheduling_spec import (
+from k8s.reasons.requests import (
+    Amount,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    ResourceList,
     SchedulingSpec,
     Toleration,
+    allocatable_of,
+    insufficient,
+    subtract,
 )
 from k8s.snapshot import NodeRow
 
