@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:  # waiting jobs need no patterns of failures
     from k8s.reasons.failures import Triage
 
-# A warning may not come true; with an error the job or a part of it cannot be created or never starts.
-Severity = Literal["warning", "error"]
+# With an error the job or a part of it cannot be created or never starts; a warning may not come true. The
+# preflight also has lines about a job without a problem: "ok" and "info".
+Severity = Literal["ok", "info", "warning", "error"]
 ERROR: Severity = "error"
 REFUSED = "would be refused: "
 # Starts of sentences about a job that exists, and about one that is to be created.

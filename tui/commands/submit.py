@@ -50,8 +50,8 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.commands.support.parser import CommandParser
-from tui.draft.job_checks import check_submit
 from tui.draft.job_files import load_job_files, needs_git_credentials
+from tui.draft.preflight import check_submit
 from tui.settings.options import ConsoleOptions, command_line, local_user
 from tui.text.kind_words import NOT_MADE, words_of
 

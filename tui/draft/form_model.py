@@ -32,7 +32,7 @@ from tui.draft.form_spec import FormResult, base_name, field_key, parse_values, 
 from tui.draft.job_files import load_job_files, needs_git_credentials
 from tui.draft.job_templates import JobTemplate
 from tui.draft.manifest_yaml import documents_beside, objects_beside
-from tui.draft.preflight import PreflightLine, preflight
+from tui.draft.preflight import preflight
 from tui.draft.volume import VolumeContent
 
 LOCAL_FIELDS = ("sync_source", "config_files")
@@ -139,7 +139,7 @@ class FormModel:
         self.place: Place = (values["namespace"], values["claim"], values["mount_path"], result.mnist)
         if self._snapshot.nodes is not self._capacity[0]:
             self._capacity = self._snapshot.nodes, ClusterCapacity.of_rows(self._snapshot.nodes)
-        self.preflight: list[PreflightLine] = preflight(
+        self.preflight: list[Cause] = preflight(
             result,
             self._snapshot,
             self.claims,

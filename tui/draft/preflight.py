@@ -1,31 +1,41 @@
-"""Preflight of the form's job: its size, capacity for it, and its storage."""
+"""Preflight: what the cluster and our own rules say about a job before it is created."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from io import StringIO
+from typing import NamedTuple
 
+from k8s.client.client import Client
 from k8s.gpus.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.gpus.gpu_set import LinkFit, link_fit
 from k8s.gpus.links import LinkMatrix
-from k8s.kinds.job_spec import wants_gpus
+from k8s.kinds import CREATABLE, CreatableKind, Manifest
+from k8s.kinds.job_spec import JobSpec, wants_gpus
+from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models import accelerators
-from k8s.reasons.cause import REFUSED, Cause
+from k8s.models.resources import Resource
+from k8s.reasons.cause import ERROR, REFUSED, Cause, Severity
+from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity
 from k8s.reasons.pod_rules import claim_cause
 from k8s.reasons.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, main_resource
 from k8s.reasons.shortage import PodSet, pod_sets
-from k8s.reasons.static_checks import check_capacity, pods_at_once
+from k8s.reasons.static_checks import check_capacity, check_statically, pods_at_once
 from k8s.snapshot import ClusterSnapshot, NodeRow
+from trainer.catalogue import find
 from tui.draft.fields import SIZE_FIELDS
 from tui.draft.form_spec import FormResult
-from tui.draft.job_checks import describe_batch
 from tui.draft.volume import VolumeContent
 from tui.text.cells import elide_middle
 from tui.text.format import count, plural
 
-Severity = Literal["ok", "info", "warning", "error"]
+FetchNodes = Callable[[], Awaitable[ClusterSnapshot | None]]
+"""Reads the cluster's nodes, for jobs with GPUs; returns None if it cannot."""
+# Training images of fixed data sets, None if unknown; the others are generated on demand.
+_IMAGES = {"mnist": 60_000, "folder": None, "tokens": None}
 NO_LINKS: Mapping[str, LinkMatrix] = {}
 MARKS: Mapping[Severity, str] = {"ok": "✓", "info": "·", "warning": "!", "error": "✕"}
 
@@ -35,18 +45,15 @@ MOST_NAMES = 3
 _SIZE_LABELS = {"kind": "Kind", **{field.key: field.label for field in SIZE_FIELDS}}
 
 
-class PreflightLine(NamedTuple):
-    """One finding about the job, with its severity."""
+def info(text: str) -> Cause:
+    """Return a remark about the job."""
+    return Cause(text, severity="info")
 
-    severity: Severity
-    text: str
-    field: str = ""
-    """Field of `JobSpec` at which it is shown, too; empty for none."""
 
-    @property
-    def marked(self) -> str:
-        """The line with its mark: `✓ 1 × 2 GPUs: fits now on a; 2 of 8 GPUs free`."""
-        return f"{MARKS[self.severity]} {self.text}"
+def line_text(cause: Cause, *, is_marked: bool = False) -> str:
+    """Return the line of a cause with its remedy: `✓ 1 × 2 GPUs: fits now on a; 2 of 8 GPUs free`."""
+    text = "; ".join(filter(None, (elide_middle(cause.text, LONGEST_LINE), cause.remedy)))
+    return f"{MARKS[cause.severity]} {text}" if is_marked else text
 
 
 def preflight(
@@ -57,7 +64,7 @@ def preflight(
     volume: VolumeContent | None = None,
     links: Mapping[str, LinkMatrix] = NO_LINKS,
     capacity: ClusterCapacity | None = None,
-) -> list[PreflightLine]:
+) -> list[Cause]:
     """Return the lines about size, capacity and storage.
 
     Args:
@@ -71,35 +78,25 @@ def preflight(
     """
     fit = _size_and_fit(result, snapshot, links, capacity or ClusterCapacity.of_rows(snapshot.nodes))
     if result.problems:  # a ✓ would praise a job that cannot be created as it is
-        fit = [line._replace(severity="info") if line.severity == "ok" else line for line in fit]
+        fit = [replace(line, severity="info") if line.severity == "ok" else line for line in fit]
     lines = [*fit, *_storage(result), *_mnist(result, volume)]
     spec = result.spec
     if text := describe_batch(spec):
-        lines.append(PreflightLine("error", text))
+        lines.append(Cause(text, severity=ERROR))
     if claims is not None and namespace == spec.namespace:
         known = {*claims, *(claim.name for claim in spec.new_claims)}
         missing = [mount.claim for mount in spec.mounts if mount.claim not in known]
         causes = (claim_cause(name, None, namespace, {}) for name in missing)
-        lines += [PreflightLine("warning", cause.text) for cause in causes if cause is not None]
-    lines += [PreflightLine("warning", sentence) for sentence in result.unused]
+        lines += [Cause(cause.text) for cause in causes if cause is not None]
+    lines += [Cause(sentence) for sentence in result.unused]
     if any(
         (job.ref.namespace, job.ref.name, job.ref.kind)
         == (spec.namespace, spec.name, result.kind.resource.kind)
         for job in snapshot.jobs
     ):
         taken = f"{result.kind.resource.kind} {spec.name} already exists in {spec.namespace}"
-        lines.append(PreflightLine("error", f"{REFUSED}{taken}"))
-    return [
-        line if line.field else line._replace(text=elide_middle(line.text, LONGEST_LINE)) for line in lines
-    ]
-
-
-def line_of(finding: Cause, *, is_old: bool = False) -> PreflightLine:
-    """Return the line for a finding; an old one is about the job before its last change."""
-    text = elide_middle(finding.text, LONGEST_LINE)
-    if is_old:
-        return PreflightLine("info", f"before your last change: {text}")
-    return PreflightLine(finding.severity, "; ".join(filter(None, (text, finding.remedy))), finding.field)
+        lines.append(Cause(f"{REFUSED}{taken}", severity=ERROR))
+    return lines
 
 
 def _size_and_fit(
@@ -107,14 +104,14 @@ def _size_and_fit(
     snapshot: ClusterSnapshot,
     links: Mapping[str, LinkMatrix],
     capacity: ClusterCapacity,
-) -> list[PreflightLine]:
+) -> list[Cause]:
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
-        return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
+        return [Cause(f"cannot tell the size: {wrong} is not valid")]
     return [*_size(result), *_capacity_lines(result, snapshot, links, capacity)]
 
 
-def _size(result: FormResult) -> list[PreflightLine]:
+def _size(result: FormResult) -> list[Cause]:
     spec = result.spec
     # Two workers stand for any number: the other replicas are the same.
     replicas = result.kind.replicas(result.kind.manifest(replace(spec, workers=2, processes=1)))
@@ -126,25 +123,25 @@ def _size(result: FormResult) -> list[PreflightLine]:
     if result.kind.launcher == "mpirun":
         slots = result.kind.supported(spec).slots or max(1, spec.gpus)
         text = f"{size}, {plural(slots, 'slot')} per pod = {plural(spec.workers * slots, 'rank')}"
-        return [PreflightLine("info", text)]
+        return [info(text)]
     if not any(each.ranks for each in replicas):
         if spec.workers > 1 or spec.processes > max(1, spec.gpus):
             text = f"pods of a {result.kind.title} get no ranks: each trains on its own"
-            return [PreflightLine("info", size), PreflightLine("warning", text)]
-        return [PreflightLine("info", size)]
+            return [info(size), Cause(text)]
+        return [info(size)]
     ranks = spec.workers * spec.processes
     noun = "process" if spec.processes == 1 else "processes"
     text = f"{size}, {count(spec.processes)} {noun} per pod = {plural(ranks, 'rank')}"
-    lines = [PreflightLine("info", text)]
+    lines = [info(text)]
     if not spec.trainer and spec.processes > 1 and "torch" not in " ".join(spec.command):
         text = "the command must start the processes itself, e.g. with torchrun"
-        lines.append(PreflightLine("warning", text))
+        lines.append(Cause(text))
     if spec.gpus and spec.processes > spec.gpus:
         text = f"{spec.processes} processes share {plural(spec.gpus, 'GPU')} in each pod"
-        lines.append(PreflightLine("warning", text))
+        lines.append(Cause(text))
     elif spec.gpus > spec.processes:
         text = f"{spec.gpus - spec.processes} of {spec.gpus} GPUs in each pod may be idle"
-        lines.append(PreflightLine("warning", text))
+        lines.append(Cause(text))
     return lines
 
 
@@ -153,35 +150,35 @@ def _capacity_lines(
     snapshot: ClusterSnapshot,
     links: Mapping[str, LinkMatrix],
     capacity: ClusterCapacity,
-) -> list[PreflightLine]:
+) -> list[Cause]:
     spec, kind = result.spec, result.kind
     if wants_gpus(spec):
         if "nodes" in snapshot.problems:
-            return [PreflightLine("warning", "cannot tell whether it fits: you may not list nodes")]
+            return [Cause("cannot tell whether it fits: you may not list nodes")]
         if not snapshot.nodes and snapshot.stale:
-            return [PreflightLine("warning", "cannot tell whether it fits: the cluster is unreachable")]
+            return [Cause("cannot tell whether it fits: the cluster is unreachable")]
         if not snapshot.nodes and not snapshot.is_synced:
-            return [PreflightLine("info", "cannot tell yet whether it fits: still listing nodes")]
+            return [info("cannot tell yet whether it fits: still listing nodes")]
         if not snapshot.nodes:
-            return [PreflightLine("error", f"would never start: no node has {spec.gpu_resource}")]
+            return [Cause(f"would never start: no node has {spec.gpu_resource}", severity=ERROR)]
     manifest = kind.manifest(spec)
     lines = []
     if snapshot.stale:
-        lines.append(PreflightLine("warning", "cluster unreachable: free GPUs may have changed"))
+        lines.append(Cause("cluster unreachable: free GPUs may have changed"))
     if (cause := check_capacity(kind, manifest, capacity, is_gang=spec.gang)) is not None:
-        lines.append(line_of(cause))
+        lines.append(cause)
         if snapshot.is_simulated:
-            lines.append(PreflightLine("info", "the GPUs are simulated"))
+            lines.append(info("the GPUs are simulated"))
         if spec.gpu_topology:
-            lines.append(PreflightLine("info", f"label a node {SCHEDULE_LABEL}={TOPOLOGY} (t on a node)"))
+            lines.append(info(f"label a node {SCHEDULE_LABEL}={TOPOLOGY} (t on a node)"))
     elif not wants_gpus(spec):
-        return [PreflightLine("info", "no GPU requested: any node will do")]
+        return [info("no GPU requested: any node will do")]
     for pods in pod_sets(pods_at_once(kind, manifest)) if links or cause is None else ():
         gpus = main_resource(pods.requested)
         if not accelerators.is_accelerator(gpus):
             if gpus == spec.gpu_resource and cause is None:
                 text = f"cannot tell whether it fits now: {gpus} is not counted as a GPU"
-                lines.append(PreflightLine("info", text))
+                lines.append(info(text))
             continue
         infeasible = capacity.infeasible(pods.spec, pods.requested)
         closed = {each.name for each in infeasible}
@@ -189,10 +186,10 @@ def _capacity_lines(
         if cause is None:
             left, _ = capacity.place(pods.requested, len(pods.instances), closed)
             text = _fits_line(pods, capacity, infeasible, left, snapshot.is_simulated)
-            lines.append(PreflightLine("ok", text))
+            lines.append(Cause(text, severity="ok"))
             capacity = left
         if links and (text := describe_links(pods, open_nodes, links)):
-            lines.append(PreflightLine("info", text))
+            lines.append(info(text))
     return list(dict.fromkeys(lines))
 
 
@@ -221,25 +218,25 @@ def _names(nodes: Sequence[str]) -> str:
     return f"{shown} and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else shown
 
 
-def _storage(result: FormResult) -> list[PreflightLine]:
+def _storage(result: FormResult) -> list[Cause]:
     spec = result.spec
     if not spec.mounts:
-        return [PreflightLine("warning", NO_CLAIM)]
+        return [Cause(NO_CLAIM)]
     first = spec.mounts[0]
     if not spec.trainer:
-        return [PreflightLine("info", f"volume claim {first.claim} mounted at {first.path}")]
+        return [info(f"volume claim {first.claim} mounted at {first.path}")]
     folder = posixpath.dirname(spec.log_dir)
-    return [PreflightLine("info", f"writes to {folder} on volume claim {first.claim}")]
+    return [info(f"writes to {folder} on volume claim {first.claim}")]
 
 
-def _mnist(result: FormResult, volume: VolumeContent | None) -> list[PreflightLine]:
+def _mnist(result: FormResult, volume: VolumeContent | None) -> list[Cause]:
     if not result.mnist or volume is None:
         return []
     if volume.missing_mnist:
         text = f"would fail: no {volume.missing_mnist}; choose Download, or another folder"
-        return [PreflightLine("error", text)]
+        return [Cause(text, severity=ERROR)]
     if not volume.is_visible:
-        return [PreflightLine("info", f"reads MNIST from {result.mnist}, which cannot be checked from here")]
+        return [info(f"reads MNIST from {result.mnist}, which cannot be checked from here")]
     return []
 
 
@@ -295,3 +292,97 @@ def _describe_suggestion(offer: _Suggestion, fastest: float) -> str:
         is_half = fastest and fit.best.bottleneck <= fastest * HALF
         return f"{start} over PCIe{', expect about half' if is_half else ''}"
     return f"{start}{' ' if of_them else ', '}NVLink-connected in part"
+
+
+async def check_manifest(
+    client: Client,
+    resource: Resource,
+    manifest: Manifest,
+    namespace: str,
+    fetch_nodes: FetchNodes,
+    beside: Sequence[tuple[Resource, Manifest]],
+) -> list[Cause] | None:
+    """Return the problems of a job by what its pods request; None for an object without such pods.
+
+    Args:
+        client: The cluster.
+        resource: The resource of the object.
+        manifest: The object.
+        namespace: Namespace of an object that names none.
+        fetch_nodes: Reads the nodes.
+        beside: The objects that are created with it.
+    """
+    kind = next((kind for kind in CREATABLE if kind.resource == resource), None)
+    name = manifest["metadata"].get("name")
+    if kind is None or not isinstance(name, str) or not name:
+        return None
+    try:
+        spec = spec_of_pods(kind, manifest)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+    spec = replace(spec, name=name, namespace=str(manifest["metadata"].get("namespace") or namespace))
+    nodes = await fetch_nodes() if wants_gpus(spec) else None
+    return await check_submit(client, kind, spec, ((resource, manifest),), nodes, beside)
+
+
+async def check_submit(
+    client: Client,
+    kind: CreatableKind,
+    spec: JobSpec,
+    objects: tuple[tuple[Resource, Manifest], ...],
+    snapshot: ClusterSnapshot | None,
+    beside: Sequence[tuple[Resource, Manifest]] = (),
+) -> list[Cause]:
+    """Return the problems of a job.
+
+    Args:
+        client: The cluster.
+        kind: Kind of the job.
+        spec: The job.
+        objects: The objects to create, the job included.
+        snapshot: The cluster's nodes with their free GPUs; None for a job without GPUs.
+        beside: Further objects that are created with them, and are checked elsewhere.
+    """
+    manifest = next(manifest for resource, manifest in objects if resource == kind.resource)
+    found = [
+        *check_statically(kind, spec, manifest),
+        *await check_against_cluster(client, kind, spec, objects, beside),
+    ]
+    if text := describe_batch(spec):
+        found.append(Cause(f"{text}."))
+    if snapshot is not None and "nodes" in snapshot.problems:
+        return [*found, Cause("cannot tell whether it fits: you may not list nodes.")]
+    rows = snapshot.nodes if snapshot is not None else ()
+    capacity = ClusterCapacity.of_rows(rows) if rows else await fetch_capacity(client)
+    fit = check_capacity(kind, manifest, capacity, is_gang=spec.gang)
+    return [fit, *found] if fit is not None else found
+
+
+def describe_batch(spec: JobSpec) -> str:
+    """Return an error if batch size × ranks exceeds the images; empty if not.
+
+    Ignores trainers without images, and arguments that are invalid for other reasons.
+    """
+    if spec.trainer != "ddp" or (words := find(spec.trainer).words_of(spec.command)) is None:
+        return ""
+    try:
+        with redirect_stderr(StringIO()):
+            chosen = find(spec.trainer).parser().parse_args(words)
+    except SystemExit:
+        return ""
+    ranks = _ranks(spec)
+    batch = chosen.batch_size
+    step = batch * chosen.accumulate * ranks
+    images = _IMAGES.get(chosen.dataset, chosen.train_images)
+    if images is None or step <= images:
+        return ""
+    size = f"{count(batch * chosen.accumulate)} × {plural(ranks, 'rank')} = {plural(step, 'image')}"
+    return f"would fail: a step takes {size}, and there are {count(images)}; choose a smaller batch size"
+
+
+def _ranks(spec: JobSpec) -> int:
+    # mpirun gets the number of processes; torchrun starts its own in each pod.
+    words = spec.command
+    if words[0] == "mpirun" and "-np" in words:
+        return int(words[words.index("-np") + 1])
+    return spec.workers * spec.processes

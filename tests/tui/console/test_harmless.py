@@ -24,6 +24,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k8s.logs import Item, LogLine, Mark, Marker, Target
+from k8s.reasons.cause import ERROR, Cause
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.guide_runs import ended_run
@@ -44,7 +45,6 @@ from tests.tui.console.hostile_words import (
     assert_screen_harmless,
 )
 from tui.app import Console
-from tui.draft.preflight import PreflightLine
 from tui.runs.series import Series
 from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
@@ -349,7 +349,7 @@ class Shelf(FramedApp):
         ]
         table.set_columns(columns, rows)
         self.query_one(Notice).show(text)
-        self.query_one(PreflightView).show([PreflightLine("error", text)])
+        self.query_one(PreflightView).show([Cause(text, severity=ERROR)])
         source = Target("default", text, instance=text)
         raw = text.encode("utf-8", "surrogatepass")
         items: list[Item] = [LogLine(1, raw, source, 0, 0), Marker(Mark.NOTE, text, source, 2, 1)]

@@ -9,7 +9,7 @@ import pytest
 
 from k8s.kinds.job_spec import JobSpec
 from trainer.catalogue import Launcher, find
-from tui.draft.job_checks import describe_batch
+from tui.draft.preflight import describe_batch
 
 
 def words(

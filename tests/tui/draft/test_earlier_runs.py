@@ -21,7 +21,7 @@ from tui.draft.fields import COMMAND, default_values
 from tui.draft.form_model import FormModel
 from tui.draft.form_spec import FormResult, parse_values
 from tui.draft.hidden_fields import hidden_fields
-from tui.draft.preflight import preflight
+from tui.draft.preflight import line_text, preflight
 from tui.draft.volume import MNIST_FILES, VolumeContent, earlier_runs, inspect_volume
 
 STAMP = "20261122-082033-417"
@@ -226,7 +226,7 @@ def test_the_preflight_reports_missing_mnist_files() -> None:
 
     def said(volume: VolumeContent | None) -> list[str]:
         lines = preflight(result, ClusterSnapshot(), volume=volume)
-        return [line.marked for line in lines if "MNIST" in line.text]
+        return [line_text(line, is_marked=True) for line in lines if "MNIST" in line.text]
 
     assert said(None) == []
     (line,) = said(VolumeContent(True, missing_mnist="/workspace/mnist/MNIST/raw/x"))

@@ -20,8 +20,7 @@ from tests.support.new_job_form import form_values
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 from tui.commands.submission.manifests import ManifestObject, check_manifests
 from tui.draft.form_spec import parse_values
-from tui.draft.job_checks import check_submit
-from tui.draft.preflight import line_of, preflight
+from tui.draft.preflight import check_submit, preflight
 
 KIND = next(kind for kind in CREATABLE if kind.resource.kind == "PyTorchJob")
 SPACE = "/api/v1/namespaces/default"
@@ -217,7 +216,7 @@ async def test_a_cause_has_the_same_words_before_and_after_create(situation: Sit
         )
         by_cluster = await check_against_cluster(client, KIND, spec, objects)
         result = replace(parse_values(form_values()), kind=KIND, spec=spec)
-        form = [*preflight(result, snapshot), *map(line_of, by_cluster)]
+        form = [*preflight(result, snapshot), *by_cluster]
         cluster.say(f"{JOBS}/bert", Answer(job))
         answer = await answer_why(client, jobs["bert"], snapshot)
 

@@ -20,8 +20,8 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from k8s.text.home import expand_home, read_named_file
 from k8s.text.redact import MARK, MASK
-from tui.draft.job_checks import FetchNodes, check_manifest
 from tui.draft.manifest_yaml import LARGEST_BYTES, Loader, items_of
+from tui.draft.preflight import FetchNodes, check_manifest
 
 KNOWN: tuple[Resource, ...] = (
     *(kind.resource for kind in KINDS),

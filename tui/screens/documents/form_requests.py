@@ -16,7 +16,7 @@ from k8s.gpus.gpu_links import fetch_known_links
 from k8s.jobs.upload import Progress
 from k8s.kinds import CREATABLE, CreatableKind, JobRef, Manifest
 from k8s.kinds.job_spec import JobSpec
-from k8s.reasons.cause import REFUSED, Cause
+from k8s.reasons.cause import ERROR, Cause
 from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.draft.fields import KIND
@@ -26,7 +26,7 @@ from tui.draft.form_spec import FormResult, field_key
 from tui.draft.job_files import create_with_files
 from tui.draft.job_templates import JobTemplate, own_templates, packaged_templates
 from tui.draft.manifest_edits import ManifestEdits
-from tui.draft.preflight import NO_CLAIM, PreflightLine, line_of
+from tui.draft.preflight import NO_CLAIM, info, line_text
 from tui.screens.documents.submit import Submission
 from tui.text.format import plural
 from tui.widgets.form.job_fields import JobFields
@@ -145,11 +145,11 @@ class PassedDryRun:
     values: Mapping[str, str]
     at: str
 
-    def line(self, values: Mapping[str, str]) -> PreflightLine:
+    def line(self, values: Mapping[str, str]) -> Cause:
         """Return the preflight line about it, given the form's current values."""
         if self.values == values:
-            return PreflightLine("ok", f"dry run passed at {self.at}")
-        return PreflightLine("info", "changed since the dry run")
+            return Cause(f"dry run passed at {self.at}", severity="ok")
+        return info("changed since the dry run")
 
 
 class FormChecks:
@@ -190,7 +190,7 @@ class FormChecks:
         others = [each for each in self._answers if each is not answer and self._holds(each)]
         self._answers = [*others, _Answer(kind.title, spec, tuple(found), time.monotonic())]
 
-    def lines(self, *, before_create: bool = False) -> list[PreflightLine]:
+    def lines(self, *, before_create: bool = False) -> list[Cause]:
         """Return all findings: the dry run, then errors, then the rest.
 
         A missing volume claim is reported once the claims are listed, and in any case before create.
@@ -206,12 +206,12 @@ class FormChecks:
             and not (is_never and line.severity == "ok")  # beside it "fits now" would contradict
             and (line.text != NO_CLAIM or before_create or self._suggestions.listed.is_set())
         ]
-        lines += map(line_of, found)
+        lines += found
         if text := model.git_secret_text:
-            lines.append(PreflightLine("info", text))
-        lines += [PreflightLine("error", text) for text in job.file_problems.values()]
+            lines.append(info(text))
+        lines += [Cause(text, severity=ERROR) for text in job.file_problems.values()]
         if not is_current:
-            lines += [line_of(each, is_old=True) for each in self._of_cluster()]
+            lines += [info(f"before your last change: {each.text}") for each in self._of_cluster()]
         lines.sort(key=lambda line: line.severity != "error")
         return [self.passed.line(model.values), *lines] if self.passed is not None else lines
 
@@ -219,14 +219,12 @@ class FormChecks:
         """Return the errors and the warnings, by the key of their field."""
         errors: dict[str, str] = {}
         warnings: dict[str, str] = {}
-        for each in (*self._model.job.findings, *self._of_cluster()):
-            (errors if each.severity == "error" else warnings)[self._key_of(each)] = each.warning
-        for line in self._model.preflight:
-            if line.field:
-                (errors if line.severity == "error" else warnings)[self._key_of(line)] = line.text
+        of_preflight = (each for each in self._model.preflight if each.field)
+        for each in (*self._model.job.findings, *self._of_cluster(), *of_preflight):
+            (errors if each.severity == ERROR else warnings)[self._key_of(each)] = each.warning
         return errors, warnings
 
-    def _key_of(self, finding: Cause | PreflightLine) -> str:
+    def _key_of(self, finding: Cause) -> str:
         values = self._model.values
         claim = re.escape(values["claim"])
         if finding.field == "mounts" and not re.search(rf" {claim}[ ,:]", f"{finding.text} "):
@@ -265,7 +263,7 @@ def form_submission(
     client: Client,
     model: FormModel,
     edits: ManifestEdits,
-    lines: Sequence[PreflightLine],
+    lines: Sequence[Cause],
     accepted: Accepted,
     on_upload: Progress,
 ) -> Submission:
@@ -287,7 +285,7 @@ def form_submission(
     manifest = _checked(kind, edits.manifest)
     name = str(manifest["metadata"]["name"])
     namespace = str(manifest["metadata"].get("namespace") or spec.namespace)
-    details = [line.marked for line in lines]
+    details = [line_text(line, is_marked=True) for line in lines]
     if edits.is_edited:
         details.append(f"! {_edited_text(edits)}")
 
@@ -304,8 +302,8 @@ def form_submission(
         await accepted(is_dry_run)
         return ref
 
-    is_doubtful = any(line.severity == "error" for line in lines)
-    is_refused = any(line.severity == "error" and line.text.startswith(REFUSED) for line in lines)
+    is_doubtful = any(line.severity == ERROR for line in lines)
+    is_refused = any(line.is_refusal for line in lines)
     return Submission(kind.title, name, namespace, send, "\n".join(details), is_doubtful, is_refused)
 
 

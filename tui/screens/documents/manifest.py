@@ -22,9 +22,8 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_yaml
-from tui.draft.job_checks import check_manifest
 from tui.draft.manifest_yaml import read_manifest
-from tui.draft.preflight import line_of
+from tui.draft.preflight import check_manifest, line_text
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.settings.keys import NEW_JOB
@@ -151,7 +150,7 @@ class ManifestScreen(SubmitScreen):
                 client, clone.resource, manifest, namespace, owned_objects=along, dry_run=is_dry_run
             )
 
-        lines = [line_of(cause).marked for cause in self._causes]
+        lines = [line_text(cause, is_marked=True) for cause in self._causes]
         details = "\n".join([*lines, "From the manifest as edited, after a dry run on the server."])
         is_doubtful = any(cause.severity == ERROR for cause in self._causes)
         is_refused = any(cause.is_refusal for cause in self._causes)

@@ -17,6 +17,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Button, Label, Static
 
+from k8s.reasons.cause import Cause, Severity
 from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.catalogue import TRAINERS
 from tui.draft.fields import (
@@ -27,7 +28,7 @@ from tui.draft.fields import (
     FormField,
     trainer_fields,
 )
-from tui.draft.preflight import MARKS, PreflightLine, Severity
+from tui.draft.preflight import MARKS, line_text
 from tui.text.format import plural
 from tui.widgets.form.fields import Field
 
@@ -176,9 +177,9 @@ class PreflightView(Static):
     def __init__(self, *, id: str | None = None) -> None:
         """Start empty."""
         super().__init__("", id=id, markup=False)
-        self._lines: Sequence[PreflightLine] = ()
+        self._lines: Sequence[Cause] = ()
 
-    def show(self, lines: Sequence[PreflightLine]) -> None:
+    def show(self, lines: Sequence[Cause]) -> None:
         """Replace the lines; equal ones are not redrawn."""
         if lines == self._lines:
             return
@@ -197,8 +198,8 @@ class PreflightView(Static):
             rows[room - 1 :] = [Content.styled(f"   … {len(rows) - room + 1} more lines", "$quiet")]
         self.update(Content("\n").join(rows))
 
-    def _rows(self, line: PreflightLine) -> list[Content]:
-        first, *rest = wrap(sanitize(line.text), max(20, self.size.width - _INDENT - 1)) or [""]
+    def _rows(self, line: Cause) -> list[Content]:
+        first, *rest = wrap(sanitize(line_text(line)), max(20, self.size.width - _INDENT - 1)) or [""]
         mark = Content.assemble((f" {MARKS[line.severity]} ", _STYLES[line.severity]), first)
         return [mark, *(Content(" " * _INDENT + each) for each in rest)]
 

@@ -20,6 +20,7 @@ from tests.scripted.server import Answer, Held, Reply, ScriptedCluster, Stall, p
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, QUOTAS, SNAPSHOT, form, say_fine
 from tui.draft.form_model import FormModel
+from tui.draft.preflight import line_text
 from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSuggestions
 from tui.widgets.form.job_fields import PreflightView
 
@@ -51,7 +52,7 @@ class Checked:
 
     @property
     def summary(self) -> str:
-        return "\n".join(line.marked for line in self.checks.lines())
+        return "\n".join(line_text(line, is_marked=True) for line in self.checks.lines())
 
 
 @asynccontextmanager

@@ -9,11 +9,11 @@ import pytest
 from textual.widgets import Input, Label
 
 from k8s.jobs.pod_files import LOCAL_PATH
+from k8s.reasons.cause import Cause
 from tests.scripted.server import Answer, refusal
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import CLAIMS, ECHO, SNAPSHOT, form, sandbox
 from tui.draft.fields import FormField
-from tui.draft.preflight import PreflightLine
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import JobFields, PreflightView
 from tui.widgets.form.manifest_pane import ManifestPane, YamlView
@@ -24,7 +24,7 @@ async def test_a_small_terminal_shows_the_size_and_run_of_the_job_and_the_yaml_o
     tmp_path: Path,
 ) -> None:
     async with form(tmp_path, size=(80, 24)) as it:
-        lines = [PreflightLine("warning", f"finding {number}") for number in range(9)]
+        lines = [Cause(f"finding {number}") for number in range(9)]
         it.screen.query_one(PreflightView).show(lines)
         await it.pilot.pause()
         labels = [line[3:].split("  ")[0] for line in it.shown]
