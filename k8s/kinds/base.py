@@ -80,6 +80,8 @@ class DeclaredJob:
     """Empty if the job is in no queue."""
     min_instances: int | None = None
     """Number of instances that suffice to run; None for all."""
+    is_gang: bool = False
+    """A scheduler that knows pod groups starts its pods together."""
     restarts: int = 0
     restarts_allowed: int | None = None
     """None if the object has no limit."""

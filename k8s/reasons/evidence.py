@@ -27,7 +27,7 @@ from k8s.reasons.objects import (
 from k8s.reasons.phrases import order, seconds_between
 from k8s.reasons.predicates import ClusterCapacity, NodeCapacity
 from k8s.reasons.requests import ResourceList, SchedulingSpec, spec_from_template
-from k8s.reasons.shortage import PodSet, pod_sets
+from k8s.reasons.shortage import PodSet, at_once, pod_sets
 from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
 
@@ -137,8 +137,7 @@ class Evidence:
     def together(self) -> tuple[PodSet, ...]:
         """Return the pods that must run at once, grouped by their requests: for a Job, one suffices."""
         enough = self.declared.min_instances if self.declared is not None else None
-        instances = self.unfinished if enough is None else self.unfinished[: max(1, enough)]
-        return pod_sets((each.name, self.spec(each)) for each in instances)
+        return pod_sets((each.name, self.spec(each)) for each in at_once(self.unfinished, enough))
 
     @cached_property
     def capacity(self) -> ClusterCapacity | None:

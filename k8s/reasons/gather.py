@@ -24,6 +24,7 @@ from k8s.reasons.failures import CAUSES, FailureCause
 from k8s.reasons.failures.log_tails import FailedLogs, LogTails
 from k8s.reasons.objects import (
     ACCOUNTS,
+    GROUP_KEYS,
     KUEUE,
     KUEUE_VERSIONS,
     LIMIT_RANGES,
@@ -41,6 +42,7 @@ from k8s.reasons.objects import (
     PriorityClass,
     StorageClass,
     Workload,
+    group_names,
 )
 from k8s.reasons.phrases import order, seconds_between
 from k8s.reasons.predicates import infeasible_node, main_resource
@@ -51,13 +53,6 @@ from k8s.status import Status
 from k8s.text.errors import Forbidden, KubeError, NotFound
 
 VISIBILITY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
-# Annotations or labels that name a pod's PodGroup: Volcano, scheduler-plugins, ACK.
-GROUP_KEYS = (
-    "scheduling.k8s.io/group-name",
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "pod-group.scheduling.sigs.k8s.io",
-)
 # Pods read one by one if the labels of their kind do not find them.
 MOST_PODS = 8
 # The other pods of a job wait for the same reason.
@@ -282,11 +277,8 @@ def _group_names(evidence: Evidence) -> list[str]:
     metas: list[Meta] = [pod.metadata for pod in evidence.pods.values()]
     found = [meta.annotation(key) or meta.label(key) for meta in metas for key in GROUP_KEYS]
     for instance in _one_of_each_role(evidence.unfinished):
-        template = evidence.template(instance)
-        for section in ("annotations", "labels"):
-            named = dig(template, "metadata", section)
-            found += [named[key] for key in GROUP_KEYS if isinstance(named, Mapping) and key in named]
-    return list(dict.fromkeys(name for name in found if isinstance(name, str) and name))[:2]
+        found += group_names(evidence.template(instance))
+    return list(dict.fromkeys(filter(None, found)))[:2]
 
 
 def _native_groups(specs: Iterable[SchedulingSpec]) -> list[str]:

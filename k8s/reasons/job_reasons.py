@@ -20,6 +20,7 @@ from k8s.kinds import DeclaredJob
 from k8s.models import Node
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
+from k8s.status.job import HALF_ALLOCATED
 from k8s.text.errors import KubeError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ MAX_EXPLAINED = 16
 MAX_FAILED, FAILED_S = 8, 5.0
 # Newest failures of the user to read although they are hidden.
 MAX_HIDDEN = 16
-_WAITING = (Status.PENDING, Status.STARTING)
+_WAITING = (Status.PENDING, Status.STARTING, Status.QUEUED)
 
 
 class JobReasons:
@@ -137,7 +138,6 @@ class JobReasons:
             return
         from k8s.reasons.gather import answer_why
         from k8s.reasons.objects import Fetcher
-        from k8s.reasons.pending import is_waiting_job
 
         now_s = asyncio.get_running_loop().time()
         recent = {uid: at_s for uid, at_s in self._explained_at_s.items() if now_s - at_s < EXPLAIN_S}
@@ -148,7 +148,8 @@ class JobReasons:
         jobs = [
             job
             for job in self.mirror.joined_jobs
-            if job.uid in uids and is_waiting_job(job) and not reasons.has_shortage(job.uid)
+            if job.uid in uids and job.status in _WAITING
+            if not job.reason.startswith(HALF_ALLOCATED) and not reasons.has_shortage(job.uid)
         ]
         with suppress(KubeError):  # a lost connection is reported elsewhere
             for job in jobs:

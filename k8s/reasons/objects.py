@@ -8,7 +8,7 @@ scheduler-plugins `scheduling/v1alpha1`, Kueue `v1beta1` and `visibility`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -36,6 +36,13 @@ POD_GROUPS = (
 # Of Kubernetes itself, KEP-4671 and KEP-5832; pods name them in `spec.schedulingGroup`.
 NATIVE_POD_GROUPS = tuple(
     Resource("scheduling.k8s.io", version, "podgroups", "PodGroup") for version in ("v1beta1", "v1alpha2")
+)
+# Annotations or labels that name a pod's PodGroup: Volcano, scheduler-plugins, ACK.
+GROUP_KEYS = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "pod-group.scheduling.sigs.k8s.io",
 )
 KUEUE = "kueue.x-k8s.io"
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
@@ -138,6 +145,14 @@ class PodGroup(Value, frozen=True):
         """Return the number of pods that must start together."""
         policy = self.spec.scheduling_policy or {}
         return self.spec.min_member or policy.get("gang", {}).get("minCount", 0)
+
+
+def group_names(template: object) -> list[str]:
+    """Return the names of PodGroups in a pod template, which may be malformed."""
+    meta = template.get("metadata") if isinstance(template, Mapping) else None
+    sections = [meta.get(key) for key in ("annotations", "labels")] if isinstance(meta, Mapping) else []
+    named = [each for each in sections if isinstance(each, Mapping)]
+    return [each[key] for each in named for key in GROUP_KEYS if isinstance(each.get(key), str)]
 
 
 class _WorkloadSpec(Value, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -15,6 +16,7 @@ from k8s.kinds import DeclaredJob
 from k8s.kinds.base import Replica
 from k8s.models import Node, Taint, accelerators
 from k8s.reasons.cause import Cause
+from k8s.reasons.objects import group_names
 from k8s.reasons.predicates import (
     ClusterCapacity,
     InfeasibleNode,
@@ -24,10 +26,18 @@ from k8s.reasons.predicates import (
     main_resource,
 )
 from k8s.reasons.requests import Toleration, spec_from_template
-from k8s.reasons.shortage import PodSet, find_shortage, is_refuted, pod_sets
-from k8s.snapshot import Job, NodeRow
+from k8s.reasons.shortage import (
+    PodSet,
+    ShortageKind,
+    at_once,
+    final_shortage,
+    find_shortage,
+    is_refuted,
+    pod_sets,
+)
+from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
-from k8s.status.job import HALF_ALLOCATED, with_cause
+from k8s.status.job import with_cause
 
 # In kube-scheduler's message if it considered the nodes and chose none.
 TRIED = " nodes are available"
@@ -43,7 +53,13 @@ class _Waiting:
     declared: DeclaredJob
     taints: tuple[Taint, ...]
     pod_sets: tuple[PodSet, ...]
+    together: tuple[PodSet, ...]
     shown: Job
+
+    @property
+    def key(self) -> _Key:
+        subjects = ((each.subject, each.signature) for each in self.pod_sets)
+        return tuple(subjects), tuple((len(each.instances), each.signature) for each in self.together)
 
     def is_of(self, job: Job, declared: DeclaredJob, taints: tuple[Taint, ...]) -> bool:
         return self.job is job and self.declared is declared and self.taints == taints
@@ -59,8 +75,8 @@ class _Answered:
 
 # By node name: its capacity, and why with that it cannot take a pod.
 _Verdicts = dict[str, tuple[NodeCapacity, InfeasibleNode | None]]
-# Subject and signature of each pod set: jobs with equal ones share a sentence.
-_Key = tuple[tuple[str, str], ...]
+# Pod sets without a node, and all that must run at once: jobs with equal ones share a sentence.
+_Key = tuple[tuple[tuple[str, str], ...], tuple[tuple[int, str], ...]]
 
 
 class PendingReasons:
@@ -75,10 +91,10 @@ class PendingReasons:
         self._replaced: dict[str, Job] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._answered: dict[str, _Answered] = {}
-        self._nodes: dict[str, tuple[Node, NodeRow | None, NodeCapacity]] = {}
-        self._capacity = ClusterCapacity({})
+        self._nodes: dict[str, tuple[Node, NodeRow | None, NodeCapacity, NodeCapacity]] = {}
+        self._capacity = self._emptied = ClusterCapacity({})
         self._taints: tuple[Taint, ...] = ()
-        self._verdicts: dict[str, _Verdicts] = {}
+        self._verdicts: dict[tuple[str, bool], _Verdicts] = {}
         self._sentences: dict[_Key, str] = {}
 
     @property
@@ -91,9 +107,15 @@ class PendingReasons:
         return self._shown if jobs is self._jobs else jobs
 
     def has_shortage(self, uid: str) -> bool:
-        """Return True if the reason of a job is a shortage computed from mirrored objects."""
+        """Return True if the reason of a job is a shortage computed from mirrored objects.
+
+        A gang waits for its PodGroup as well, which is not mirrored.
+        """
         found = self._waiting.get(uid)
-        return found is not None and found.shown is not found.job
+        if found is None or found.shown is found.job:
+            return False
+        declared = found.declared
+        return not declared.is_gang and not any(group_names(each.template) for each in declared.replicas)
 
     def answer(self, uid: str) -> Cause | None:
         """Return the answer remembered for a job."""
@@ -122,34 +144,39 @@ class PendingReasons:
         objects = {each.meta.uid: each for each in declared if each.meta.uid in unschedulable}
         yield
         yield from self._update_nodes(list(nodes) if unschedulable else [], rows)
-        sentences, verdicts = dict[_Key, str](), dict[str, _Verdicts]()
+        sentences, before = dict[_Key, str](), self._verdicts
+        self._verdicts = {}
         waiting: dict[str, _Waiting] = {}
         for uid in unschedulable.keys() & objects.keys() if self._capacity.nodes else ():
             found = self._waiting.get(uid)
             job, of_job = unschedulable[uid], objects[uid]
             if found is None or not found.is_of(job, of_job, self._taints):
-                found = _Waiting(
-                    job, of_job, self._taints, waiting_pod_sets(job, of_job.replicas, self._taints), job
+                unfinished = [each for each in job.instances if not each.status.is_final]
+                unscheduled, together = (
+                    template_pod_sets(job, instances, of_job.replicas, self._taints)
+                    for instances in (waiting_of(job), at_once(unfinished, of_job.min_instances))
                 )
+                found = _Waiting(job, of_job, self._taints, unscheduled, together, job)
             yield
-            key = tuple((each.subject, each.signature) for each in found.pod_sets)
+            key = found.key
+            for is_empty, sets in ((False, found.pod_sets), (True, found.together)):
+                for of_set in ((each.signature, is_empty) for each in sets):
+                    self._verdicts.setdefault(of_set, before.get(of_set, {}))
             if key not in sentences and key in self._sentences:
                 sentences[key] = self._sentences[key]
             elif key not in sentences:
-                for pod_set in found.pod_sets:
-                    yield from self._judge(pod_set)
+                yield from self._judge(found.pod_sets, is_empty=False)
                 shortage = find_shortage(found.pod_sets, self._capacity, self._infeasible)
+                if shortage is not None and shortage.kind is ShortageKind.BUSY:
+                    yield from self._judge(found.together, is_empty=True)
+                    of_empty = partial(self._infeasible, is_empty=True)
+                    shortage = final_shortage(shortage, found.together, self._emptied, of_empty)
                 sentences[key] = shortage.brief if shortage is not None else ""
-            verdicts |= {
-                each.signature: self._verdicts[each.signature]
-                for each in found.pod_sets
-                if each.signature in self._verdicts
-            }
             sentence = "" if is_refuted(sentences[key], job.reason) else sentences[key]
             if found.shown.reason != (sentence or job.reason):
                 found.shown = replace(job, reason=sentence, lacks_capacity=True) if sentence else job
             waiting[uid] = found
-        self._sentences, self._verdicts, self._waiting = sentences, verdicts, waiting
+        self._sentences, self._waiting = sentences, waiting
         replaced = {uid: each.shown for uid, each in waiting.items() if each.shown is not each.job}
         self._apply_answers(jobs, replaced)
         self._show(jobs, replaced)
@@ -167,33 +194,39 @@ class PendingReasons:
 
     def _update_nodes(self, nodes: Iterable[Node], rows: Iterable[NodeRow]) -> Iterator[None]:
         row_of = {row.name: row for row in rows}
-        now: dict[str, tuple[Node, NodeRow | None, NodeCapacity]] = {}
+        now: dict[str, tuple[Node, NodeRow | None, NodeCapacity, NodeCapacity]] = {}
         has_changed = False
         for node in nodes:
             name = node.metadata.name
             row, old = row_of.get(name), self._nodes.get(name)
             if old is None or old[0] is not node or old[1] is not row:
                 has_changed = True
-                old = (node, row, NodeCapacity.of(node, None, row))
+                capacity = NodeCapacity.of(node, None, row)
+                is_same = old is not None and old[0] is node and old[3].allocatable == capacity.allocatable
+                old = (node, row, capacity, old[3] if old is not None and is_same else capacity.emptied())
                 yield
             now[name] = old
         if has_changed or now.keys() != self._nodes.keys():
             self._nodes = now
             self._capacity = ClusterCapacity({name: each[2] for name, each in now.items()})
+            self._emptied = ClusterCapacity({name: each[3] for name, each in now.items()})
             self._taints = tuple(
-                dict.fromkeys(taint for node, _, _ in now.values() for taint in node.spec.taints or ())
+                dict.fromkeys(taint for node, *_ in now.values() for taint in node.spec.taints or ())
             )
             self._sentences = {}
 
-    def _judge(self, pod_set: PodSet) -> Iterator[None]:
-        of_node = self._verdicts.setdefault(pod_set.signature, {})
-        for name, capacity in self._capacity.nodes.items():
-            if name not in of_node or of_node[name][0] is not capacity:
-                of_node[name] = capacity, infeasible_node(pod_set.spec, pod_set.requested, capacity)
-                yield
+    def _judge(self, pod_sets: Iterable[PodSet], *, is_empty: bool) -> Iterator[None]:
+        for pod_set in pod_sets:
+            of_node = self._verdicts[pod_set.signature, is_empty]
+            for name, capacity in (self._emptied if is_empty else self._capacity).nodes.items():
+                if name not in of_node or of_node[name][0] is not capacity:
+                    of_node[name] = capacity, infeasible_node(pod_set.spec, pod_set.requested, capacity)
+                    yield
 
-    def _infeasible(self, capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[InfeasibleNode]:
-        of_node = self._verdicts[pod_set.signature]
+    def _infeasible(
+        self, capacity: ClusterCapacity, pod_set: PodSet, is_empty: bool = False
+    ) -> Sequence[InfeasibleNode]:
+        of_node = self._verdicts[pod_set.signature, is_empty]
         found = (
             of_node[name][1]
             if of_node[name][0] is each
@@ -208,11 +241,6 @@ class PendingReasons:
         if jobs is not self._jobs or not is_same:
             self._shown = tuple([replaced.get(job.uid, job) for job in jobs]) if replaced else jobs
         self._jobs, self._replaced = jobs, replaced
-
-
-def is_waiting_job(job: Job) -> bool:
-    """Return True if a job waits for nodes and its row does not already say that it is half-allocated."""
-    return job.status in (Status.PENDING, Status.STARTING) and not job.reason.startswith(HALF_ALLOCATED)
 
 
 def _with_answer(job: Job, answer: Cause) -> Job:
@@ -232,8 +260,15 @@ def _is_unschedulable(job: Job) -> bool:
     return job.status is Status.PENDING and TRIED in job.reason and CLAIM not in job.reason.lower()
 
 
-def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Taint]) -> tuple[PodSet, ...]:
-    """Return the requests of pods without a node, by their templates; empty if one has none.
+def waiting_of(job: Job) -> list[Instance]:
+    """Return the instances of a job without a node."""
+    return [each for each in job.instances if not each.node and not each.status.is_final]
+
+
+def template_pod_sets(
+    job: Job, instances: Sequence[Instance], replicas: Iterable[Replica], taints: Iterable[Taint]
+) -> tuple[PodSet, ...]:
+    """Return the requests of instances, by their pod templates; empty if one has none.
 
     Clusters add tolerations to pods, as ExtendedResourceToleration does, so a template does not tell
     which taints keep its pods away. The scheduler's message does: it names them. All other `taints`
@@ -241,8 +276,7 @@ def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Tai
     """
     templates = {(each.role, each.index): each.template for each in replicas}
     specs = {id(each): spec_from_template(each) for each in {id(t): t for t in templates.values()}.values()}
-    unscheduled = [each for each in job.instances if not each.node and not each.status.is_final]
-    if not all(templates.get((each.role, each.index)) for each in unscheduled):
+    if not all(templates.get((each.role, each.index)) for each in instances):
         return ()
     tolerated = [
         Toleration(taint.key, "Equal", taint.value, taint.effect)
@@ -253,7 +287,7 @@ def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Tai
         key: msgspec.structs.replace(spec, tolerations=[*(spec.tolerations or ()), *tolerated])
         for key, spec in specs.items()
     }
-    return pod_sets((each.name, specs[id(templates[each.role, each.index])]) for each in unscheduled)
+    return pod_sets((each.name, specs[id(templates[each.role, each.index])]) for each in instances)
 
 
 class FreeBlocks:
@@ -319,7 +353,7 @@ def _sets_with_gpus(job: Job, rows: Iterable[NodeRow]) -> list[PodSet]:
     taints: Iterable[Taint] = ()
     if TRIED in job.reason:
         taints = dict.fromkeys(taint for row in rows for taint in row.taints)
-    found = waiting_pod_sets(job, job.replicas, taints)
+    found = template_pod_sets(job, waiting_of(job), job.replicas, taints)
     with_gpus = (each for each in found if accelerators.is_accelerator(main_resource(each.requested)))
     return sorted(with_gpus, key=lambda each: importance(main_resource(each.requested)))
 

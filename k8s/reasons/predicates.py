@@ -6,6 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import msgspec
+
 from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint, accelerators
 from k8s.reasons.requests import (
     Amount,
@@ -102,6 +104,12 @@ class NodeCapacity:
         """Return the capacity left after binding a pod with these requests."""
         return replace(self, free=subtract(self.free, requested))
 
+    def emptied(self) -> NodeCapacity:
+        """Return the capacity without any pods, of the node when it is open and ready."""
+        ready = NodeStatus(conditions=[Condition("Ready", "True")])
+        spec = msgspec.structs.replace(self.node.spec, unschedulable=False)
+        return NodeCapacity(Node(self.node.metadata, spec, ready), self.allocatable, self.allocatable)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterCapacity:
@@ -115,16 +123,12 @@ class ClusterCapacity:
         return cls({row.name: NodeCapacity.of_row(row) for row in rows})
 
     def emptied(self) -> ClusterCapacity:
-        """Return the capacity without any pods."""
-        return ClusterCapacity(
-            {name: replace(each, free=each.allocatable) for name, each in self.nodes.items()}
-        )
+        """Return the capacity without any pods, of all nodes when they are open and ready."""
+        return ClusterCapacity({name: each.emptied() for name, each in self.nodes.items()})
 
-    def infeasible(
-        self, spec: SchedulingSpec, requested: ResourceList, *, ever: bool = False
-    ) -> list[InfeasibleNode]:
-        """Return the nodes that cannot take a pod; for `ever` see `infeasible_node`."""
-        found = (infeasible_node(spec, requested, capacity, ever=ever) for capacity in self.nodes.values())
+    def infeasible(self, spec: SchedulingSpec, requested: ResourceList) -> list[InfeasibleNode]:
+        """Return the nodes that cannot take a pod."""
+        found = (infeasible_node(spec, requested, capacity) for capacity in self.nodes.values())
         return [each for each in found if each is not None]
 
     def place(
@@ -153,18 +157,15 @@ class ClusterCapacity:
 
 
 def infeasible_node(
-    spec: SchedulingSpec, requested: ResourceList, capacity: NodeCapacity, *, ever: bool = False
+    spec: SchedulingSpec, requested: ResourceList, capacity: NodeCapacity
 ) -> InfeasibleNode | None:
-    """Return the first reason why a node cannot take a pod; None if it can.
-
-    `ever` ignores reasons that pass: that the node is cordoned or not ready.
-    """
+    """Return the first reason why a node cannot take a pod; None if it can."""
     node, name = capacity.node, capacity.name
     if missing := mismatch(spec, node):
         return InfeasibleNode(name, InfeasibleReason.MISMATCH, missing)
-    if not ever and node.spec.unschedulable and not tolerates(spec.tolerations or (), CORDON):
+    if node.spec.unschedulable and not tolerates(spec.tolerations or (), CORDON):
         return InfeasibleNode(name, InfeasibleReason.CORDONED)
-    if not ever and not is_ready(node):
+    if not is_ready(node):
         return InfeasibleNode(name, InfeasibleReason.NOT_READY)
     if found := untolerated(spec.tolerations or (), node):
         return InfeasibleNode(name, InfeasibleReason.TAINTED, str(found[0]))

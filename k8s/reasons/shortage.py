@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
+from typing import TypeVar
 
 from k8s.models import accelerators
 from k8s.models.node import cordon_reason, faults
@@ -31,6 +32,7 @@ NO_DEVICES = "allocate all claims"
 _NODES_SHOWN = 6
 # Larger requests are not tried in smaller sizes.
 _MOST_TRIED = 64
+T = TypeVar("T")
 NO_HOLDERS: Mapping[str, Counter[str]] = {}
 NO_SILENCE: Mapping[str, float] = {}
 
@@ -66,6 +68,11 @@ def pod_sets(specs: Iterable[tuple[str, SchedulingSpec]]) -> tuple[PodSet, ...]:
     return tuple(PodSet(tuple(names), *by_signature[key], key) for key, names in instances.items())
 
 
+def at_once(pods: Sequence[T], enough: int | None) -> Sequence[T]:
+    """Return the pods that must run at once: the first `enough`, all if None; a Job's may run in turn."""
+    return pods if enough is None else pods[: max(1, enough)]
+
+
 class ShortageKind(Enum):
     """Kinds of shortage."""
 
@@ -87,6 +94,8 @@ class Shortage:
     capacity: ClusterCapacity
     infeasible: Sequence[InfeasibleNode]
     placed: int
+    is_final: bool = False
+    """It was found on the empty cluster."""
 
     @cached_property
     def matching(self) -> list[NodeCapacity]:
@@ -170,6 +179,13 @@ class Shortage:
                 start = "Never starts" if is_never else "Waits for a node"
                 closed = describe_closed(self.closed)
                 return f"{start}: {wants}; no node that is large enough accepts it ({closed})"
+            case ShortageKind.BUSY if self.is_final and len(pod_set.instances) == 1:
+                return (
+                    f"Never fits: {wants} besides the job's other pods; the empty cluster has no room for it"
+                )
+            case ShortageKind.BUSY if self.is_final:
+                pods = f"{len(pod_set.instances)} pods need {each} each"
+                return f"Never fits: {pods}; the empty cluster has room for {self.placed}"
             case ShortageKind.BUSY if self.placed:
                 pods = f"room for {self.placed} of {len(pod_set.instances)} pods"
                 return f"Waits for {_noun(main)}: {pods}, each needs {each}"
@@ -180,16 +196,6 @@ class Shortage:
                 most, where = _most_of(main, ((each.name, each.free) for each in self.open))
                 block = f"the largest free block is {bare_amount(main, most)} on {where}"
                 return f"Waits for {_noun(main)}: {wants}; {block if most > 0 else 'none is free'}"
-
-    @property
-    def beyond_empty_cluster(self) -> str:
-        """Return a description of a shortage that was found on the empty cluster."""
-        pods, wanted = self.pod_set.instances, amount(self.main, self.pod_set.requested[self.main])
-        if len(pods) == 1:
-            return (
-                f"{pods[0]} needs {wanted} besides the job's other pods; the empty cluster has no room for it"
-            )
-        return f"{len(pods)} pods need {wanted} each; the empty cluster has room for {self.placed}"
 
     @property
     def largest(self) -> tuple[Amount, str]:
@@ -203,7 +209,7 @@ class Shortage:
         if self.kind is ShortageKind.TOO_BIG:
             most, where = self.largest
             return f" ({where})" if most > 0 else ""
-        if self.kind is not ShortageKind.BUSY or not (self.placed or self.exhausted):
+        if self.kind is not ShortageKind.BUSY or self.is_final or not (self.placed or self.exhausted):
             return ""
         main = self.main
         having = [each for each in self.open if each.allocatable.get(main, 0) > 0]
@@ -257,11 +263,6 @@ def find_infeasible(capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[Infe
     return capacity.infeasible(pod_set.spec, pod_set.requested)
 
 
-def is_never_feasible(capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[InfeasibleNode]:
-    """Return the nodes that cannot take a pod of a set even when open, ready and empty."""
-    return capacity.infeasible(pod_set.spec, pod_set.requested, ever=True)
-
-
 def find_shortage(
     pod_sets: Sequence[PodSet], capacity: ClusterCapacity, infeasible_of: UnfitNodes = find_infeasible
 ) -> Shortage | None:
@@ -278,6 +279,19 @@ def find_shortage(
             return Shortage(pod_set, capacity, infeasible, placed)
         capacity = left
     return None
+
+
+def final_shortage(
+    shortage: Shortage,
+    together: Sequence[PodSet],
+    emptied: ClusterCapacity,
+    infeasible_of: UnfitNodes = find_infeasible,
+) -> Shortage:
+    """Return the shortage of the pods that must run at once on the empty cluster; the given one if none."""
+    found = find_shortage(together, emptied, infeasible_of)
+    # A single pod that is too large has its own message.
+    is_sum = found is not None and found.kind is ShortageKind.BUSY
+    return replace(found, is_final=True) if found is not None and is_sum else shortage
 
 
 def _most_of(resource: str, lists: Iterable[tuple[str, ResourceList]]) -> tuple[Amount, str]:
@@ -339,10 +353,13 @@ def capacity_cause(
     shortage = find_shortage(pod_sets, capacity)
     if shortage is None:
         return None
+    is_busy, final = shortage.kind is ShortageKind.BUSY, shortage
+    if is_busy:
+        final = final_shortage(shortage, together, capacity.emptied())
     pods = Fact("pods", _format_pods(shortage.pod_set))
     nodes = _node_facts(shortage, holders)
     closed = _closed_facts(shortage)
-    smaller = _smaller(shortage) if tries_sizes and shortage.kind is ShortageKind.BUSY else []
+    smaller = _smaller(shortage) if tries_sizes and is_busy else []
     match shortage.kind:
         case ShortageKind.NO_MATCH:
             advice = ["Change the node selector or the affinity, or have a node labelled."]
@@ -353,11 +370,9 @@ def capacity_cause(
             advice, facts = ["Request less of one of them."], [pods, *nodes]
         case ShortageKind.CLOSED:
             advice, facts = _advice_on_closed(shortage.closed), [pods, *closed, *nodes]
-        case ShortageKind.BUSY if never := _beyond_empty_cluster(together, capacity):
+        case ShortageKind.BUSY if final.is_final:
             advice = [*smaller, "Use fewer or smaller pods, or have nodes added."]
-            return Cause(
-                never, (pods, *closed, *nodes), tuple(advice), severity=ERROR, field=_field(shortage)
-            )
+            facts = [pods, *closed, *nodes]
         case ShortageKind.BUSY:
             advice = [
                 *smaller,
@@ -366,18 +381,18 @@ def capacity_cause(
             ]
             facts = [pods, *closed, *nodes]
     cause = Cause(
-        shortage.sentence,
+        final.sentence,
         tuple(facts),
         tuple(advice),
-        shortage.brief,
+        final.brief,
         field=_field(shortage),
         is_shortage=True,
     )
     fit = shortage.placed + bound
-    if shortage.kind is ShortageKind.BUSY and len(pod_sets) == 1 and 0 < fit < gang:
+    if is_busy and not final.is_final and len(pod_sets) == 1 and 0 < fit < gang:
         text = f"Waits for its gang: {gang} must start together, {fit} {'fits' if fit == 1 else 'fit'}"
         facts.append(Fact("gang", shortage.sentence))
-        return replace(cause, sentence=f"{text}.", brief=text, facts=tuple(facts))
+        return replace(cause, sentence=f"{text}.", brief=text, facts=tuple(facts), is_shortage=False)
     return replace(cause, severity=ERROR) if cause.is_never else cause
 
 
@@ -391,13 +406,6 @@ def _field(shortage: Shortage) -> str:
             return "node_selector"
         case _:
             return field_of(shortage.main)
-
-
-def _beyond_empty_cluster(together: Sequence[PodSet], capacity: ClusterCapacity) -> str:
-    # A single pod that is too large has its own message.
-    shortage = find_shortage(together, capacity.emptied(), is_never_feasible)
-    is_sum = shortage is not None and shortage.kind is ShortageKind.BUSY
-    return f"Never fits: {shortage.beyond_empty_cluster}." if shortage is not None and is_sum else ""
 
 
 def _label_facts(shortage: Shortage) -> list[Fact]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -18,7 +18,7 @@ from k8s.reasons import requests
 from k8s.reasons.cause import REFUSED, Cause, error, warning
 from k8s.reasons.predicates import ClusterCapacity
 from k8s.reasons.requests import SchedulingSpec, Toleration, spec_from_template
-from k8s.reasons.shortage import capacity_cause, pod_sets
+from k8s.reasons.shortage import at_once, capacity_cause, pod_sets
 
 # A pod's name is its host name too. Source: RFC 1123.
 LONGEST_POD_NAME = 63
@@ -138,14 +138,14 @@ def named_pods(kind: CreatableKind, manifest: Manifest) -> list[tuple[str, Sched
     ]
 
 
-def pods_at_once(kind: CreatableKind, manifest: Manifest) -> list[tuple[str, SchedulingSpec]]:
+def pods_at_once(kind: CreatableKind, manifest: Manifest) -> Sequence[tuple[str, SchedulingSpec]]:
     """Return the pods that must fit at once, by instance name; those of a Job may run one after another."""
     pods = named_pods(kind, manifest)
     try:
         enough = kind.parse(manifest).min_instances
     except (AttributeError, KeyError, TypeError, ValueError):
         enough = None
-    return pods if enough is None else pods[: max(1, enough)]
+    return at_once(pods, enough)
 
 
 def check_capacity(

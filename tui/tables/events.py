@@ -17,7 +17,7 @@ from datetime import datetime
 
 from k8s.kinds import JobRef
 from k8s.models import LONG_AGO, Event, ObjectReference, Pod
-from k8s.reasons.gather import GROUP_KEYS
+from k8s.reasons.objects import GROUP_KEYS
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.tables.column import Cell, ListColumn, Values

@@ -56,7 +56,8 @@ def read_kubeflow_job(obj: Manifest, resource: Resource, replicas: tuple[Replica
         queue=text_of(scheduling.get("queue")),
         priority=text_of(scheduling.get("priorityClass")),
     )
-    return replace(job, restarts_allowed=count_of(policy.get("backoffLimit")))
+    limit, is_gang = count_of(policy.get("backoffLimit")), "minAvailable" in scheduling
+    return replace(job, restarts_allowed=limit, is_gang=is_gang)
 
 
 def run_policy_of(spec: JobSpec, clean_pods: str, gang_size: int) -> Manifest:

@@ -71,13 +71,17 @@ def test_gpus_held_by_other_jobs_are_subtracted() -> None:
     cluster = Cluster(node("a", 8), node("b", 8))
     cluster.add("gpt", gpus=8, on="a")
     cluster.add("vit", gpus=4, on="b")
-    cluster.add("bert", workers=4)
+    cluster.add("bert", workers=2)
     assert cluster.reason("bert") == (
-        "Waits for GPUs: each of 4 pods needs 8; the largest free block is 4 on b"
+        "Waits for GPUs: each of 2 pods needs 8; the largest free block is 4 on b"
     )
     cluster.pods = [pod for pod in cluster.pods if "vit" not in pod.metadata.name]
-    assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 4 pods, each needs 8"
+    assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 2 pods, each needs 8"
     assert cluster.reason("gpt") == ""
+    cluster.nodes = cluster.nodes[1:]
+    assert cluster.reason("bert") == "Never fits: 2 pods need 8 each; the empty cluster has room for 1"
+    cluster.nodes += [models.convert(node("c", 8, unschedulable=True), Node)]
+    assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 2 pods, each needs 8"
 
 
 def test_fully_used_and_cordoned_nodes_give_different_reasons() -> None:
@@ -199,7 +203,9 @@ def two_roles(cluster: Cluster, name: str, master: int, worker: int) -> None:
 def test_gpus_taken_by_the_master_are_not_free_for_the_worker() -> None:
     cluster = Cluster(node("a", 8))
     two_roles(cluster, "bert", 6, 4)
-    assert cluster.reason("bert") == "Waits for GPUs: worker-0 needs 4; the largest free block is 2 on a"
+    assert cluster.reason("bert") == (
+        "Never fits: worker-0 needs 4 besides the job's other pods; the empty cluster has no room for it"
+    )
     both = Cluster(node("a", 8), node("b", 4))
     two_roles(both, "bert", 6, 4)
     assert both.reason("bert") == f"master-0: {INSUFFICIENT}"

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.job_spec import EnvSource, JobSpec, Mount
 from k8s.reasons.cause import Cause
 from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.reasons.gather import answer_why
+from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, Compute, Reply, ScriptedCluster, page
 from tests.support.new_job_form import form_values
@@ -21,6 +23,7 @@ from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 from tui.commands.submission.manifests import ManifestObject, check_manifests
 from tui.draft.form_spec import parse_values
 from tui.draft.preflight import check_submit, preflight
+from tui.tables.filters import own_names
 
 KIND = next(kind for kind in CREATABLE if kind.resource.kind == "PyTorchJob")
 SPACE = "/api/v1/namespaces/default"
@@ -91,6 +94,7 @@ DISKS = {f"{CLASSES}/fast": Answer({"metadata": {"name": "fast"}, "provisioner":
 TOKEN = {f"{SPACE}/secrets/wandb": Answer({"metadata": {"name": "wandb"}, "data": {"token": "eA=="}})}
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 GROUP = {f"{GROUPS}/pytorchjob-bert": Answer({"metadata": {"name": "g"}, "spec": {"minMember": 3}})}
+MESSAGE = "0/9 nodes are available: 9 node(s) had untolerated taint {team: vision}."
 THREE = (sized("a"), sized("b"), sized("c"))
 SITUATIONS = [
     Situation("error mounts", f"{CLAIM}, which does not exist in default.", ON_DATA),
@@ -167,7 +171,7 @@ def served(situation: Situation, spec: JobSpec) -> tuple[Object, list[Object], d
     job = {**manifest, "metadata": {**manifest["metadata"], **meta}, "status": {"conditions": []}}
     mine = []
     for replica in KIND.replicas(manifest) if situation.has_pods else ():
-        status: Object = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}
+        status: Object = {"conditions": [{"type": "PodScheduled", "status": "False", "message": MESSAGE}]}
         if situation.kubelet:
             state = {"waiting": {"reason": "CreateContainerConfigError", "message": situation.kubelet}}
             status = {"containerStatuses": [{"name": "pytorch", "state": state}]}
@@ -182,6 +186,7 @@ def served(situation: Situation, spec: JobSpec) -> tuple[Object, list[Object], d
     ]
     answers: dict[str, Reply] = {
         SPACE: Answer({"metadata": {"name": "default"}}),
+        "/apis/kubeflow.org/v1/pytorchjobs": page([job]),
         "/api/v1/nodes": page([*situation.nodes]),
         f"{SPACE}/pods": page(mine),
         f"{SPACE}/events": page([]),
@@ -219,6 +224,10 @@ async def test_a_cause_has_the_same_words_before_and_after_create(situation: Sit
         form = [*preflight(result, snapshot), *by_cluster]
         cluster.say(f"{JOBS}/bert", Answer(job))
         answer = await answer_why(client, jobs["bert"], snapshot)
+        mirror = ClusterMirror(client)
+        reasons = JobReasons(mirror, own_names)
+        listed = await reasons.explain_once((await mirror.read_once()).jobs)
+        row = next(job.reason for job in listed.jobs if job.ref.name == "bert")
 
     words = Cause(situation.sentence).text
     assert answer.sentence == situation.sentence
@@ -226,5 +235,6 @@ async def test_a_cause_has_the_same_words_before_and_after_create(situation: Sit
         (found,) = (cause for cause in causes if cause.text == words)
         assert f"{found.severity} {found.field}" == situation.mark
     assert any(line.text.startswith(words) for line in form)
+    assert row == answer.brief
     reason = answer.brief.replace(f" {GPU}", "")
     assert situation.sentence.replace(f" {GPU}", "").startswith(reason) and reason
