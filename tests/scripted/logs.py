@@ -1,4 +1,4 @@
-"""A scripted cluster on loopback that serves pods and their logs as a kubelet does, and breaks on demand."""
+"""Scripted pods, whose logs are served as a kubelet does, and break on demand."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 
 from aiohttp import web
 
-from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
-from k8s.client.rate_limiter import RateLimiter
 from k8s.cluster.backoff import Backoff
 from k8s.logs import Target, write_stamp
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 
 NS = 1_000_000_000
 START_NS = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp()) * NS
@@ -143,67 +142,41 @@ class ScriptedPod:
             "status": {"phase": phase, "containerStatuses": [status]},
         }
 
+    def described(self, _: Asked) -> Reply:
+        return refusal(404, "no such pod") if self.is_gone else Answer(self.as_json())
 
-def _terminated(run: Run) -> dict[str, Any]:
-    return {"exitCode": run.exit_code or 0, "reason": run.reason or "Completed"}
-
-
-class ScriptedCluster:
-    """Pods by name; reach it with `connected`."""
-
-    def __init__(self, *pods: ScriptedPod) -> None:
-        self.pods = {pod.name: pod for pod in pods}
-        self.is_down = False  # break every connection
-
-    async def pod(self, request: web.Request) -> web.StreamResponse:
-        pod = self.pods.get(request.match_info["pod"])
-        if self.is_down:
-            assert request.transport is not None
-            request.transport.abort()
-        if pod is None or pod.is_gone:
-            return _refusal(404, "no such pod")
-        return web.json_response(pod.as_json())
-
-    async def version(self, request: web.Request) -> web.StreamResponse:
-        """Say that this is Kubernetes, as every API server does."""
-        if self.is_down:
-            assert request.transport is not None
-            request.transport.abort()
-        return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
-
-    async def log(self, request: web.Request) -> web.StreamResponse:
-        pod = self.pods.get(request.match_info["pod"])
-        assert request.transport is not None
-        if self.is_down:
-            request.transport.abort()
-        if pod is None or pod.is_gone:
-            return _refusal(404, "no such pod")
-        fault = pod.faults.pop(0) if pod.faults else Fault()
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        """Answer a request for the log."""
+        if self.is_gone:
+            return await refusal(404, "no such pod").answer(request, closing)
+        fault = self.faults.pop(0) if self.faults else Fault()
         asked = dict(request.query)
         previous = asked.get("previous") == "true"
-        pod.requests.append(asked)
-        pod.open_streams += 1
-        await pod.tell()
+        self.requests.append(asked)
+        self.open_streams += 1
+        await self.tell()
+        refused: Answer | None = None
+        if fault.status:
+            refused = refusal(fault.status, fault.message)
+        elif previous and len(self.runs) < 2:
+            refused = refusal(400, "previous terminated container not found")
+        elif self.waiting and len(self.runs) == 1:
+            refused = refusal(400, f'container "main" in pod "{self.name}" is waiting to start')
         try:
-            if fault.status:
-                return _refusal(fault.status, fault.message)
-            if previous and len(pod.runs) < 2:
-                return _refusal(400, "previous terminated container not found")
-            if pod.waiting and len(pod.runs) == 1:
-                return _refusal(400, f'container "main" in pod "{pod.name}" is waiting to start')
+            if refused is not None:
+                return await refused.answer(request, closing)
             response = web.StreamResponse()
             await response.prepare(request)
-            await self._send(request, response, pod, pod.runs[-2 if previous else -1], asked, fault)
+            await self._send(request, response, self.runs[-2 if previous else -1], asked, fault)
             return response
         finally:
-            pod.open_streams -= 1
-            await asyncio.shield(pod.tell())
+            self.open_streams -= 1
+            await asyncio.shield(self.tell())
 
     async def _send(
         self,
         request: web.Request,
         response: web.StreamResponse,
-        pod: ScriptedPod,
         run: Run,
         asked: dict[str, str],
         fault: Fault,
@@ -229,49 +202,37 @@ class ScriptedCluster:
                     assert request.transport is not None
                     request.transport.close()
                 elif fault.stall_after is not None:
-                    async with pod.changed:
-                        await pod.changed.wait_for(lambda: request.transport is None)
+                    async with self.changed:
+                        await self.changed.wait_for(lambda: request.transport is None)
                 return
             for start in range(0, len(out), 65_521):
                 await response.write(out[start : start + 65_521])
             sent += len(out)
             if is_over or asked.get("follow") != "true":
                 return
-            async with pod.changed:
+            async with self.changed:
                 while len(run.lines) <= done and run.exit_code is None:
-                    await pod.changed.wait()
+                    await self.changed.wait()
+
+
+def _terminated(run: Run) -> dict[str, Any]:
+    return {"exitCode": run.exit_code or 0, "reason": run.reason or "Completed"}
 
 
 def _start(stamp: int, asked: Mapping[str, str]) -> bytes:
     return f"{write_stamp(stamp)} ".encode() if asked.get("timestamps") == "true" else b""
 
 
-def _refusal(code: int, message: str) -> web.Response:
-    return web.json_response(
-        {"kind": "Status", "status": "Failure", "message": message, "code": code}, status=code
-    )
-
-
 @asynccontextmanager
 async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, Client]]:
     """Serve pods on loopback and give a client for them."""
-    cluster = ScriptedCluster(*pods)
-    app = web.Application()
-    app.router.add_get("/version", cluster.version)
-    app.router.add_get("/api/v1/namespaces/lab/pods/{pod}", cluster.pod)
-    app.router.add_get("/api/v1/namespaces/lab/pods/{pod}/log", cluster.log)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        async with Client(
-            ClusterConfig(host=host, context="test"), limiter=RateLimiter(1000, 1000)
-        ) as client:
-            yield cluster, client
-    finally:
-        await runner.cleanup()
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/version", Answer({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}))
+        for pod in pods:
+            path = f"/api/v1/namespaces/lab/pods/{pod.name}"
+            cluster.say(path, Compute(pod.described))
+            cluster.say(f"{path}/log", pod)
+        yield cluster, client
 
 
 def target(pod: ScriptedPod, **more: Any) -> Target:

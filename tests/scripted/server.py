@@ -13,12 +13,13 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from typing import Any, Protocol, Self
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
@@ -212,28 +213,77 @@ class Flood:
         return response
 
 
-@dataclass(frozen=True)
-class Socket:
-    """An exec: frames with a channel each, then the end."""
+V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 
-    frames: Sequence[tuple[int, bytes]] = ()
-    protocols: Sequence[str] = ("v5.channel.k8s.io",)
-    is_left_open: bool = False  # say nothing more, and do not close
+
+class Speaker:
+    """The server's end of one websocket."""
+
+    def __init__(self, socket: web.WebSocketResponse, request: web.Request) -> None:
+        self.socket = socket
+        self.query = request.query
+        self._request = request
+
+    async def say(self, channel: int, content: bytes = b"") -> None:
+        """Send a message on a channel."""
+        await self.socket.send_bytes(bytes([channel]) + content)
+
+    async def end(self, **status: object) -> None:
+        """Send the final status of a command."""
+        await self.say(3, json.dumps(status or {"status": "Success"}).encode())
+
+    async def heard(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield the client's messages until it leaves."""
+        async for message in self.socket:
+            assert message.type is WSMsgType.BINARY
+            yield message.data[0], message.data[1:]
+
+    async def hear(self) -> tuple[int, bytes]:
+        return await anext(self.heard())
+
+    def drop(self) -> None:
+        """Break the connection without a word."""
+        assert self._request.transport is not None
+        self._request.transport.abort()
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A websocket that a function serves; when it returns, the socket is closed in order."""
+
+    speak: Callable[[Speaker], Awaitable[None]]
+    protocols: Sequence[str] = (V5, V4)
+    is_ponging: bool = True
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         if "upgrade" not in request.headers.get("Connection", "").lower():
             return await refusal(400, "Upgrade request required", "BadRequest").answer(request, closing)
         if request.headers.get("Accept") == "application/json":
             return web.Response(status=406, text="406: Not Acceptable")  # as kube-apiserver does
-        socket = web.WebSocketResponse(protocols=self.protocols, timeout=0.1)
+        socket = web.WebSocketResponse(protocols=self.protocols, timeout=0.1, autoping=self.is_ponging)
         await socket.prepare(request)
-        for channel, content in self.frames:
-            await socket.send_bytes(bytes([channel]) + content)
-        if self.is_left_open:
-            await closing.wait()
-        else:
+        with suppress(ConnectionError):
+            await self.speak(Speaker(socket, request))
             await socket.close()
         return socket
+
+
+@dataclass(frozen=True)
+class Socket:
+    """An exec: frames with a channel each, then the end."""
+
+    frames: Sequence[tuple[int, bytes]] = ()
+    protocols: Sequence[str] = (V5,)
+    is_left_open: bool = False  # say nothing more, and do not close
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        async def speak(speaker: Speaker) -> None:
+            for channel, content in self.frames:
+                await speaker.say(channel, content)
+            if self.is_left_open:
+                await closing.wait()
+
+        return await Talk(speak, self.protocols).answer(request, closing)
 
 
 SUCCESS = (3, b'{"status": "Success"}')  # the last frame of a command that ended well

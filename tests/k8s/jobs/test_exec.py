@@ -16,8 +16,7 @@ from k8s.client import session
 from k8s.client.client import Client
 from k8s.jobs import exec
 from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
-from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, refusal
-from tests.scripted.websocket import V4, Speaker, Talk
+from tests.scripted.server import V4, WAIT_S, Answer, ScriptedCluster, Speaker, Talk, refusal
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"
 Speak = Callable[[Speaker], Awaitable[None]]

@@ -18,8 +18,7 @@ from k8s.jobs.port_forward import CARRIED, FAILED, Forward, forward
 from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
 from k8s.text.errors import Forbidden, KubeError, NotFound
-from tests.scripted.server import WAIT_S, Answer, Reply, ScriptedCluster, page, refusal
-from tests.scripted.websocket import V4, Speaker, Talk
+from tests.scripted.server import V4, WAIT_S, Answer, Reply, ScriptedCluster, Speaker, Talk, page, refusal
 from tests.support import second_account
 from tests.support.objects import joined, node, pod_of, pytorch_job
 

@@ -37,7 +37,7 @@ from tests.scripted.logs import (
     connected,
     target,
 )
-from tests.scripted.server import WAIT_S, Answer, Stream
+from tests.scripted.server import WAIT_S, Answer, Drop, Stream
 from tests.scripted.server import ScriptedCluster as OtherCluster
 
 EVERYTHING = LogRequest()
@@ -356,11 +356,11 @@ async def test_an_unreachable_cluster_is_reported_once_and_retried() -> None:
     pod = ScriptedPod("w0")
     pod.write("before")
     async with connected(pod) as (cluster, client), asyncio.timeout(120):
-        cluster.is_down = True
+        cluster.say_everywhere(Drop())
         found = []
         async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
-            cluster.is_down = False
+            cluster.say_everywhere(None)
             if isinstance(item, LogLine):
                 await pod.end()
     assert [item.mark if isinstance(item, Marker) else item.text for item in found] == [

@@ -8,8 +8,7 @@ import signal
 import pytest
 
 from k8s.jobs import exec
-from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, page, refusal
-from tests.scripted.websocket import V4, V5, Speaker, Talk
+from tests.scripted.server import V4, V5, WAIT_S, Answer, ScriptedCluster, Speaker, Talk, page, refusal
 from tests.support.objects import pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from k8s.jobs import exec
-from tests.scripted.server import Answer, ScriptedCluster, page, refusal
-from tests.scripted.websocket import Speaker, Talk
+from tests.scripted.server import Answer, ScriptedCluster, Speaker, Talk, page, refusal
 from tests.support.objects import pod_of, pytorch_job, recorded
 from tests.tui.commands.conftest import CommandLine
 

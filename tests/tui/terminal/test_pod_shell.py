@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from k8s.jobs import exec
-from tests.scripted.server import Reply, ScriptedCluster, refusal
-from tests.scripted.websocket import Speaker, Talk
+from tests.scripted.server import Reply, ScriptedCluster, Speaker, Talk, refusal
 from tests.support.shell_app import InTerminal
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import write_kubeconfig

@@ -15,8 +15,19 @@ from textual.keys import _character_to_key
 from textual.screen import Screen
 
 from k8s.jobs.port_forward import CARRIED, FAILED
-from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stall, Stream, page, refusal
-from tests.scripted.websocket import V4, Speaker, Talk
+from tests.scripted.server import (
+    V4,
+    Answer,
+    Asked,
+    Compute,
+    ScriptedCluster,
+    Speaker,
+    Stall,
+    Stream,
+    Talk,
+    page,
+    refusal,
+)
 from tests.support.namespace_objects import (
     CLAIMS,
     NAMESPACES,
