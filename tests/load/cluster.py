@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS, NODES, PODS, Resource
-from tests.load.objects import healthy_gpus, job_json, node_json
-from tests.load.pods import JobState, PodState, pod_json
+from tests.load.objects import JobState, PodState, healthy_gpus, job_json, node_json, pod_json
 
 MPI_JOBS = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 JOB_KINDS = (PYTORCH_JOBS, MPI_JOBS, JOBS)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from k8s.logs import write_stamp
 from tests.load.cluster import LoadCluster
-from tests.load.pods import pod_json
+from tests.load.objects import pod_json
 
 LINES_A_SECOND = 200
 _FIRST, _TURN_S = 200, 0.05
