@@ -20,13 +20,11 @@ from tests.load.screen import (
     PAINTED_S,
     Cost,
     TimedTerminal,
-    demanded,
-    held,
     press_down,
     under_cursor,
+    until_painted,
     wrong_rows,
 )
-from tests.support.terminal import Terminal
 
 # Nodes and jobs; there are ten times as many pods as jobs.
 SMOKE, TEN_THOUSAND, LIMIT = (20, 40), (1000, 1000), (5000, 15_000)
@@ -127,7 +125,7 @@ def storm(is_smoke: bool) -> Iterator[Figure]:
     with LoadServer(nodes, jobs, lifetime_s=LIFETIME_S) as server, console_env() as env:
         env["KUBECONFIG"] = str(server.kubeconfig)
         with _console(env) as terminal:
-            _until_painted(terminal, server.truth())
+            until_painted(terminal, server.truth())
             server.storm(rate, events)
             for _ in range(1 if is_smoke else UNCOUNTED_PRESSES):
                 _press(terminal)
@@ -138,8 +136,9 @@ def storm(is_smoke: bool) -> Iterator[Figure]:
                 done = server.count()["events"]
             after = Cost.of(terminal.pid)
             truth = server.truth()
-            _until_painted(terminal, truth)
-            wrong = _wrong_rows(terminal, truth)
+            until_painted(terminal, truth)
+            terminal.send("o")  # jobs that finished long ago too
+            wrong = len(wrong_rows(terminal, truth))
     presses.sort()
     took_s = after.at_s - before.at_s
     came = (done - first) / took_s
@@ -172,14 +171,9 @@ def _open(env: Mapping[str, str], truth: dict[str, Any]) -> tuple[float, Cost]:
     with _console(env) as terminal:
         terminal.wait_for(under_cursor, PAINTED_S)
         first_s = time.monotonic() - began_s
-        _until_painted(terminal, truth)
+        until_painted(terminal, truth)
         cost = Cost.of(terminal.pid)
         return first_s, cost._replace(at_s=cost.at_s - began_s)
-
-
-def _until_painted(terminal: Terminal, truth: dict[str, Any]) -> None:
-    total = sum(sum(node["holders"].values()) for node in truth["nodes"].values())
-    terminal.wait_for(lambda screen: "─ live" in screen and held(screen) == total, PAINTED_S)
 
 
 def _press(terminal: TimedTerminal) -> float:
@@ -188,13 +182,3 @@ def _press(terminal: TimedTerminal) -> float:
     while (left_s := began_s + KEY_EVERY_S - time.perf_counter()) > 0:
         terminal.read_some(left_s)
     return took_s
-
-
-def _wrong_rows(terminal: Terminal, truth: dict[str, Any]) -> int:
-    """Return the number of rows of the two tables that differ from the truth."""
-    nodes, jobs = demanded(truth)
-    terminal.send("o")  # jobs that finished long ago too
-    wrong = len(wrong_rows(terminal, jobs))
-    terminal.send(":nodes\r")
-    terminal.wait_for("Nodes (", PAINTED_S)
-    return wrong + len(wrong_rows(terminal, nodes))

@@ -68,7 +68,7 @@ def read_table(terminal: Terminal) -> dict[str, str]:
     return found
 
 
-def wrong_rows(terminal: Terminal, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+def _wrong_in_table(terminal: Terminal, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """Return the rows that are not painted as wanted: what is painted, and what should be.
 
     Half a frame may be read, so a table that looks wrong is read again a few times.
@@ -81,6 +81,21 @@ def wrong_rows(terminal: Terminal, wanted: Mapping[str, str]) -> dict[str, tuple
         if not wrong:
             break
     return wrong
+
+
+def until_painted(terminal: Terminal, truth: dict[str, Any]) -> None:
+    """Wait until the console is live, with all GPUs in its line of totals."""
+    total = sum(sum(node["holders"].values()) for node in truth["nodes"].values())
+    terminal.wait_for(lambda screen: "─ live" in screen and held(screen) == total, PAINTED_S)
+
+
+def wrong_rows(terminal: Terminal, truth: dict[str, Any]) -> dict[str, tuple[str | None, str]]:
+    """Return the rows of jobs, which is open and shows all, and of nodes that differ from the truth."""
+    nodes, jobs = demanded(truth)
+    wrong = _wrong_in_table(terminal, jobs)
+    terminal.send(":nodes\r")
+    terminal.wait_for("Nodes (", PAINTED_S)
+    return wrong | _wrong_in_table(terminal, nodes)
 
 
 class TimedTerminal(Terminal):

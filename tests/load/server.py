@@ -22,6 +22,7 @@ from k8s.sandbox.api.lists import selector_of
 from k8s.sandbox.api.served import ServedResource
 from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster
+from tests.scripted.server import status_object
 
 SELECTED_BY = (
     "spec.nodeName",
@@ -166,7 +167,7 @@ class Server:
                 if request.query.get("allowWatchBookmarks"):
                     await response.write(self._bookmark(collection))
         except Forgotten:
-            status = _status(410, "Expired", "too old resource version")
+            status = status_object(410, "too old resource version", "Expired")
             await response.write(msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n")
         except ConnectionError:
             pass
@@ -294,13 +295,8 @@ def _described(resource: Resource) -> dict[str, Any]:
     return {**names, "namespaced": resource.is_namespaced, "verbs": ["get", "list", "watch"]}
 
 
-def _status(code: int, reason: str, message: str) -> dict[str, Any]:
-    about = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
-    return {**about, "code": code, "reason": reason, "message": message}
-
-
 def _refused(code: int, reason: str, message: str) -> web.Response:
-    return web.json_response(_status(code, reason, message), status=code)
+    return web.json_response(status_object(code, message, reason), status=code)
 
 
 async def serve(nodes: int, jobs: int, lifetime_s: float, log_lines: int, whole_lines: int) -> None:

@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -98,32 +99,23 @@ async def until_equal(
         pytest.fail(f"{len(wrong)} of {len(versions)} pods are missing, too many or old: {list(wrong)[:5]}")
 
 
-async def test_after_a_storm_every_gpu_and_every_pod_is_where_it_is(server: LoadServer) -> None:
+@pytest.mark.parametrize(
+    "harm", [{}, {"drop": [EVENTS // 5, EVENTS * 4 // 5], "forget": [EVENTS // 2]}], ids=["plain", "broken"]
+)
+async def test_after_a_storm_every_gpu_and_every_pod_is_where_it_is(
+    server: LoadServer, harm: dict[str, list[int]]
+) -> None:
+    """Far fewer snapshots are published than there are updates, and watches may break and be forgotten."""
     async with cluster_feed(server) as picture:
         before = await asyncio.to_thread(server.truth)
         await picture.until_true(before)
-        await asyncio.to_thread(server.storm, RATE, EVENTS)
+        published = picture.published
+        await asyncio.to_thread(partial(server.storm, RATE, EVENTS, **harm))
         truth = await asyncio.to_thread(server.truth)
         assert truth["events"] - before["events"] >= EVENTS
         assert told(truth) != told(before)
         await picture.until_true(truth)
-
-
-async def test_a_storm_publishes_far_fewer_snapshots_than_updates(server: LoadServer) -> None:
-    async with cluster_feed(server) as picture:
-        await picture.until_true(await asyncio.to_thread(server.truth))
-        before = picture.published
-        await asyncio.to_thread(server.storm, RATE, EVENTS)
-        await picture.until_true(await asyncio.to_thread(server.truth))
-        assert picture.published - before < EVENTS / 10
-
-
-async def test_watches_that_break_and_are_forgotten_in_a_storm_lose_nothing(server: LoadServer) -> None:
-    async with cluster_feed(server) as picture:
-        await picture.until_true(await asyncio.to_thread(server.truth))
-        drop, forget = [EVENTS // 5, EVENTS * 4 // 5], [EVENTS // 2]
-        await asyncio.to_thread(server.storm, RATE, EVENTS, drop=drop, forget=forget)
-        await picture.until_true(await asyncio.to_thread(server.truth))
+        assert picture.published - published < EVENTS / 10
 
 
 async def test_a_list_read_during_a_storm_ends_in_the_correct_state(server: LoadServer) -> None:
