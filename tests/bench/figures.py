@@ -37,8 +37,6 @@ class Figure:
 
 
 class Spent(NamedTuple):
-    """Cost of one run of a program."""
-
     wall_s: float
     cpu_s: float
     peak_mib: float
@@ -50,7 +48,6 @@ def best_of(times: int, work: Callable[[], object]) -> float:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the seconds of one run."""
     began_s = time.perf_counter()
     work()
     return time.perf_counter() - began_s

@@ -92,7 +92,6 @@ def pods(is_smoke: bool) -> Iterator[Figure]:
 
 
 def limit(is_smoke: bool) -> Iterator[Figure]:
-    """Paint as many pods as Kubernetes allows."""
     nodes, jobs = SMOKE if is_smoke else LIMIT
     with LoadServer(nodes, jobs, lifetime_s=LIFETIME_S) as server, console_env() as env:
         env["KUBECONFIG"] = str(server.kubeconfig)

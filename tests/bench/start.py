@@ -20,7 +20,6 @@ Works = dict[str, Callable[[], object]]
 
 
 def start(is_smoke: bool) -> Iterator[Figure]:
-    """Compare with importing Textual alone, and with kubectl."""
     with LoadServer(NODES, JOBS) as server, console_env(KUBECONFIG=str(server.kubeconfig)) as env:
         console = [sys.executable, "-P", "-m", "tui", "-A"]
         fastest = _fastest(
@@ -77,6 +76,5 @@ def _fastest(works: Works, rounds: int) -> dict[str, float]:
 
 
 def _open(command: Sequence[str], env: Mapping[str, str], wanted: bytes) -> None:
-    """Open the console, and close it when it has written `wanted`."""
     with Terminal(command, env=env) as terminal:
         terminal.wait_for(lambda _: wanted in terminal.output, PAINTED_S)

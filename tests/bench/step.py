@@ -20,7 +20,6 @@ NETWORKS = ("resnet50", "vgg16", "gpt")
 
 
 def step(is_smoke: bool) -> Iterator[Figure]:
-    """Run each side alone, one after the other."""
     for network in ("smoke",) if is_smoke else NETWORKS:
         ours, plain = [], []
         for _ in range(1 if is_smoke else ROUNDS):

@@ -30,8 +30,6 @@ START_NS = 1_778_752_800 * 10**9
 
 
 class Flood(ThemedApp[None]):
-    """A line of words over one log."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "count", priority=True)]
 
     def __init__(self, name: str, streams: int, lines: int) -> None:
@@ -49,17 +47,14 @@ class Flood(ThemedApp[None]):
             self._view = {"RichLog": RichLog, "Log": Log}[name](max_lines=MAX_ITEMS)
 
     def compose(self) -> ComposeResult:
-        """Lay out the words and the log."""
         yield Label("key 0")
         yield self._view
 
     def on_mount(self) -> None:
-        """Start writing."""
         self._view.focus()
         self.run_worker(self._write())
 
     def action_count(self) -> None:
-        """Count a key."""
         self._presses += 1
         self._tell()
 

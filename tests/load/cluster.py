@@ -36,15 +36,11 @@ class Forgotten(Exception):
 
 
 class Event(NamedTuple):
-    """One change, as a line of a watch."""
-
     version: int
     line: bytes
 
 
 class Collection:
-    """The objects of one kind, and the last changes of them."""
-
     def __init__(self, resource: Resource, remembered: int) -> None:
         self.resource = resource
         self.objects: dict[str, bytes] = {}  # each object as JSON, by uid
@@ -54,7 +50,6 @@ class Collection:
         self._forgotten = 0  # the newest version that is no longer remembered
 
     def put(self, uid: str, version: int, body: bytes) -> None:
-        """Store an object, new or changed."""
         kind = b"MODIFIED" if uid in self.objects else b"ADDED"
         self.objects[uid] = body
         self._remember(kind, version, body)
@@ -125,7 +120,6 @@ class LoadCluster:
 
     @property
     def pods(self) -> Iterator[PodState]:
-        """All pods there are."""
         return (pod for job in self.jobs for pod in job.pods)
 
     def change(self) -> int:
@@ -224,7 +218,6 @@ class LoadCluster:
         pod.phase, pod.is_ready, pod.is_crashing = phase, False, False
 
     def _say(self, pod: PodState) -> None:
-        """Store a pod's new state as a change."""
         self.version += 1
         self.events += 1
         pod.version = self.version

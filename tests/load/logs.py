@@ -39,7 +39,6 @@ class WholeLog:
         self._blocks = {"": _blocks("".join(texts).encode()), "true": _blocks("".join(stamped).encode())}
 
     async def write(self, request: web.Request) -> web.StreamResponse:
-        """Answer with all lines."""
         response = web.StreamResponse()
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -58,7 +57,6 @@ def _blocks(body: bytes) -> list[bytes]:
 
 
 def line(number: int) -> bytes:
-    """Return one line, stamped as the API stamps it."""
     stamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     loss, speed = 2.5 / (1 + number / 500), 40_000 + number * 37 % 5000
     words = f"epoch {number // 1000} step {number:,} loss={loss:.4f} lr=3.0e-04 grad_norm={loss / 3:.3f} "

@@ -30,8 +30,6 @@ _MANAGED_FIELDS = msgspec.Raw(_read("managed-fields").encode())
 
 @dataclass(slots=True, eq=False)
 class JobState:
-    """A job, and where its pods are to be found."""
-
     kind: str
     api_version: str
     namespace: str
@@ -45,8 +43,6 @@ class JobState:
 
 @dataclass(slots=True, eq=False)
 class PodState:
-    """State of a pod."""
-
     job: JobState
     name: str
     uid: str
@@ -69,7 +65,6 @@ class PodState:
 
 
 def pod_json(pod: PodState) -> bytes:
-    """Return a pod as its API server would send it."""
     pod.spec = pod.spec or _pod_spec(pod)
     parts = {"metadata": _pod_metadata(pod), "spec": msgspec.Raw(pod.spec), "status": _pod_status(pod)}
     return msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", **parts})
@@ -136,7 +131,6 @@ def _labels(pod: PodState) -> dict[str, str]:
 
 
 def _pod_status(pod: PodState) -> Object:
-    """Return the status, as scheduler and kubelet write it."""
     if not pod.node:
         message = f"0/1000 nodes are available: 1000 Insufficient {GPU}. preemption: 0/1000 nodes."
         return {
@@ -209,12 +203,10 @@ def node_json(name: str, number: int) -> bytes:
 
 
 def healthy_gpus(number: int) -> int:
-    """Return the number of GPUs of a node that pods may use."""
     return GPUS_PER_NODE - (number % 100 == 17)
 
 
 def job_json(job: JobState) -> bytes:
-    """Return a job as its API server would send it."""
     roles = {role: [pod for pod in job.pods if pod.role == role] for role in _roles(job)}
     return msgspec.json.encode(
         {

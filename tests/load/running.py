@@ -73,7 +73,6 @@ class LoadServer:
 
     @property
     def pid(self) -> int:
-        """The server's process."""
         return self._process.pid
 
     def client(self) -> Client:

@@ -25,13 +25,11 @@ _COUNT = re.compile(r"(?:Jobs|Nodes) \(([\d,]+)")
 
 
 def held(screen: str) -> int | None:
-    """Return the number of held GPUs in the line of totals."""
     found = _HELD.search(screen)
     return int(found[1].replace(",", "")) if found else None
 
 
 def row_count(screen: str) -> int | None:
-    """Return the number of rows in the title."""
     found = _COUNT.search(screen)
     return int(found[1].replace(",", "")) if found else None
 
@@ -43,7 +41,6 @@ def shares(screen: str) -> dict[str, str]:
 
 
 def under_cursor(screen: str) -> str:
-    """Return the name that the cursor is on."""
     for line in screen.splitlines():
         match = _ROW.match(line)
         if match and match["cursor"] != " ":
@@ -165,8 +162,6 @@ def demanded(truth: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class Cost(NamedTuple):
-    """Cost of a running process so far."""
-
     at_s: float
     cpu_s: float
     resident_mib: float

@@ -52,7 +52,6 @@ class Server:
         self._changes = self._requests = 0
 
     def app(self) -> web.Application:
-        """Return the application."""
         app = web.Application()
         app.router.add_get("/load/truth", self._truth)
         app.router.add_get("/load/count", self._count)
@@ -76,7 +75,6 @@ class Server:
         return _refused(404, "NotFound", "the server could not find the requested resource")
 
     async def _review(self, request: web.Request) -> web.Response:
-        """Allow everything."""
         self._requests += 1
         body = await request.json()
         return web.json_response({**body, "status": {"allowed": True}}, status=201)
@@ -121,7 +119,6 @@ class Server:
             del self._lists[next(iter(self._lists))]
 
     def prepare_rows(self) -> None:
-        """Make the rows of all pods before anybody asks for them."""
         for body in self.cluster.collections[PODS].objects.values():
             self._row(body)
 
@@ -231,7 +228,6 @@ class Server:
 
 
 def _cells(obj: Mapping[str, Any]) -> list[str]:
-    """Return a row for `COLUMNS`, as wide as a real server's for pods."""
     status: Mapping[str, Any] = obj.get("status") or {}
     spec: Mapping[str, Any] = obj.get("spec") or {}
     containers = status.get("containerStatuses") or ()
@@ -263,30 +259,24 @@ def _selected(collection: Collection, namespace: str, query: Mapping[str, str]) 
 
 
 def discovery(resources: Iterable[Resource], path: str) -> dict[str, Any] | None:
-    """Return the discovery document at a path; None if there is none."""
-    resources = list(resources)
-    by_version: dict[str, list[Resource]] = {}
+    """Return the discovery document at a path; None if there is none. No group has two versions here."""
+    by_version: dict[str, list[dict[str, Any]]] = {}
     for resource in resources:
-        by_version.setdefault(resource.api_version, []).append(resource)
-    versions: dict[str, list[str]] = {}
-    for resource in resources:
-        if resource.group:
-            versions.setdefault(resource.group, [])
-            if resource.api_version not in versions[resource.group]:
-                versions[resource.group].append(resource.api_version)
+        by_version.setdefault(resource.api_version, []).append(_described(resource))
     groups = []
-    for name, served in versions.items():
-        listed = [{"groupVersion": each, "version": each.partition("/")[2]} for each in served]
-        groups.append({"name": name, "versions": listed, "preferredVersion": listed[0]})
+    for name in by_version:
+        group, _, version = name.rpartition("/")
+        each = {"groupVersion": name, "version": version}
+        groups += [{"name": group, "versions": [each], "preferredVersion": each}] if group else []
     documents: dict[str, dict[str, Any]] = {
         "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64"},
         "/api": {"kind": "APIVersions", "versions": ["v1"]},
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
     }
     for api_version, here in by_version.items():
-        place = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         about = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version}
-        documents[place] = {**about, "resources": [_described(each) for each in here]}
+        place = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        documents[place] = {**about, "resources": here}
     return documents.get(path.rstrip("/") or "/")
 
 
@@ -300,7 +290,6 @@ def _refused(code: int, reason: str, message: str) -> web.Response:
 
 
 async def serve(nodes: int, jobs: int, lifetime_s: float, log_lines: int, whole_lines: int) -> None:
-    """Serve until standard input ends, or the time is over."""
     server = Server(LoadCluster(nodes, jobs), log_lines, whole_lines)
     server.prepare_rows()
     runner = web.AppRunner(server.app(), shutdown_timeout=0.1, access_log=None)
@@ -315,7 +304,6 @@ async def serve(nodes: int, jobs: int, lifetime_s: float, log_lines: int, whole_
 
 
 def main() -> None:
-    """Read the size of the cluster and serve it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=1000)

@@ -29,8 +29,6 @@ _REMOVABLE = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 
 @dataclass(frozen=True)
 class Breakage:
-    """One breakage."""
-
     line: int  # line in the original text
     before: str
     after: str  # the piece of code, and what stands in its place
@@ -43,7 +41,6 @@ def count_breakages(source: str) -> int:
 
 
 def breakage_at(source: str, place: int) -> Breakage:
-    """Return one of them; they are in the order of the text."""
     tree = ast.parse(source)
     node = _candidates(tree)[place]
     line, before = node.lineno, ast.unparse(node)
@@ -82,7 +79,6 @@ def _is_breakable(node: ast.expr | ast.stmt) -> bool:
 
 
 def _break(tree: ast.Module, node: ast.expr | ast.stmt) -> str:
-    """Break a node of the tree, and return the code that it has become."""
     match node:
         case ast.Compare(ops=[op]):
             node.ops = [_COMPARISONS[type(op)]()]

@@ -27,8 +27,6 @@ MARKS = {"quick": "not slow and not cluster", "slow": "slow and not cluster"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One breakage of one module."""
-
     module: str
     breakage: Breakage
     key: str  # hash of the breakage and its source, by which results are found again
@@ -69,7 +67,6 @@ def copy_tree(root: Path, folder: Path) -> None:
 
 
 def are_green(folder: Path, tests: Sequence[str], tier: str) -> bool:
-    """Run the tests of a tier in a copy, and return True if all pass."""
     words = [sys.executable, "-m", "pytest", "-x", "-q", f"--timeout={LONGEST_TEST_S}", "-m", MARKS[tier]]
     # The limit of the quick tier is no property of the code: a busy machine would notice every breakage.
     words += ["-p", "no:cacheprovider", "-p", "no:tests.tiers", *tests]

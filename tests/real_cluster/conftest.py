@@ -33,16 +33,14 @@ async def admin(kubeconfig: Path) -> AsyncIterator[Client]:
 @pytest.fixture
 async def alice(kubeconfig: Path, admin: Client) -> AsyncIterator[Client]:
     """A client of a user who may do nothing in the test's namespace but what the test allows."""
-    path = kubeconfig.with_name("kubeconfig-alice")
-    async with await Client.connect(str(path), namespace=admin.config.namespace) as client:
+    async with await Client.connect(f"{kubeconfig}-alice", namespace=admin.config.namespace) as client:
         yield client
 
 
 @pytest.fixture
 async def editor(kubeconfig: Path) -> AsyncIterator[Client]:
     """A client of alice, who has the role `edit` in the namespace of her name, and nothing else."""
-    path = kubeconfig.with_name("kubeconfig-alice")
-    async with await Client.connect(str(path), namespace="alice") as client:
+    async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as client:
         yield client
 
 

@@ -9,20 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.models.resources import PODS, Resource
+from k8s.kinds.job_set import JOB_SETS
+from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
+from k8s.models.resources import JOBS, PODS, Resource
 from tests.support.objects import GPU
 from tests.support.real_cluster import BUSYBOX
 
 Object = dict[str, Any]
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
-JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
-TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
-MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
 
 def container(name: str, gpus: int, command: str = "sleep 600") -> Object:
-    """Return a container of busybox that ends at once when asked to."""
     asked = {"resources": {"limits": {GPU: str(gpus)}}} if gpus else {}
     return {"name": name, "command": ["sh", "-c", f"trap exit TERM; {command} & wait"], **BUSYBOX, **asked}
 
@@ -37,12 +36,10 @@ def pod_spec(name: str, gpus: int, command: str = "sleep 600") -> Object:
 
 
 def template(name: str, gpus: int, labels: dict[str, str] | None = None) -> Object:
-    """Return a pod template."""
     return {"metadata": {"labels": labels or {}}, "spec": pod_spec(name, gpus)}
 
 
 async def make(client: Client, resource: Resource, name: str, spec: Object, **meta: Any) -> Object:
-    """Create an object of `resource` in the client's namespace and return it as stored."""
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -53,7 +50,6 @@ async def make(client: Client, resource: Resource, name: str, spec: Object, **me
 
 
 def owned_by(owner: Object) -> list[Object]:
-    """Return the ownerReferences of what `owner` controls."""
     meta = owner["metadata"]
     return [
         {
@@ -70,16 +66,12 @@ def owned_by(owner: Object) -> list[Object]:
 async def make_pod(
     client: Client, owner: Object, name: str, labels: dict[str, str], gpus: int, container_name: str = "main"
 ) -> Object:
-    """Create a pod of `owner`, as its operator does."""
     return await make(
         client, PODS, name, pod_spec(container_name, gpus), labels=labels, ownerReferences=owned_by(owner)
     )
 
 
 async def pytorch_job(client: Client, name: str, workers: int, gpus: int) -> Object:
-    """Make a PyTorchJob and its pods."""
-    from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-
     roles: Object = {"Master": {"replicas": 1, "template": template("pytorch", gpus)}}
     places = [("master", 0)]
     if workers > 1:
@@ -99,8 +91,6 @@ async def pytorch_job(client: Client, name: str, workers: int, gpus: int) -> Obj
 
 async def mpi_job(client: Client, name: str, workers: int, gpus: int) -> Object:
     """Make an MPIJob v2beta1: worker pods, and a Job whose pod is the launcher."""
-    from k8s.models.resources import JOBS
-
     roles = {
         "Launcher": {"replicas": 1, "template": template("mpi", 0)},
         "Worker": {"replicas": workers, "template": template("mpi", gpus)},
@@ -125,8 +115,6 @@ async def job_set(
     client: Client, name: str, pods: int, gpus: int, role: str = "node", owner: Object | None = None
 ) -> Object:
     """Make a JobSet of one replicated Job, and that Job; Kubernetes makes its pods."""
-    from k8s.models.resources import JOBS
-
     labels = {
         "jobset.sigs.k8s.io/jobset-name": name,
         "jobset.sigs.k8s.io/replicatedjob-name": role,

@@ -34,7 +34,6 @@ SUSPENDABLE = [kind for kind in KINDS if kind.suspend_field]
 
 
 async def served(client: Client, kind: JobKind) -> bool:
-    """Return True if the cluster serves a kind."""
     try:
         found = await client.get_json(f"/apis/{kind.resource.api_version}")
     except KubeError:
@@ -124,7 +123,6 @@ async def test_exec_needs_the_get_permission_that_the_access_review_checks(
 
 
 async def until_pod_runs(admin: Client) -> None:
-    """Wait until a pod in the test's namespace runs."""
     async for line in admin.watch(PODS, admin.config.namespace, version="0"):
         if json.loads(line)["object"].get("status", {}).get("phase") == "Running":
             return

@@ -13,7 +13,7 @@ import pytest
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from k8s.models.resources import JOBS, QUOTAS, Resource
+from k8s.models.resources import JOBS, Resource
 from k8s.reasons.cause import Cause
 from k8s.reasons.gather import answer_why
 from k8s.reasons.job_reasons import JobReasons
@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def job(name: str, pods: int = 1, *, gpus: int = 0, **spec: Any) -> Object:
-    """Return a Job of busybox, which the node has."""
     container: Object = {"name": "main", "command": ["sleep", "600"], **real_cluster.BUSYBOX}
     if gpus:
         container["resources"] = {"limits": {GPU: str(gpus)}}
@@ -182,10 +181,7 @@ async def test_cpu_that_the_node_has_not_left_is_found_by_adding_up_its_pods(adm
 
 
 async def test_a_quota_that_can_never_allow_a_pod_is_named_with_its_numbers(admin: Client) -> None:
-    key = f"requests.{GPU}"
-    await make(admin, {"metadata": {"name": "gpus"}, "spec": {"hard": {key: "2"}}}, QUOTAS)
-    while not (await admin.get(QUOTAS, "gpus", admin.config.namespace)).get("status", {}).get("hard"):
-        await asyncio.sleep(LOOK_EVERY_S)
+    await real_cluster.make_quota(admin, "gpus", {f"requests.{GPU}": "2"})
     await make(admin, job("greedy", gpus=4))
     answers = await until(admin, {"greedy": has("event")})
     sentence = "Never starts: pod-0 needs 4 nvidia.com/gpu; quota gpus allows 2."

@@ -22,6 +22,7 @@ from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects
 from tests.real_cluster.conftest import shared_namespace
 from tests.real_cluster.feed import feed_of, job_called
+from tests.support.real_cluster import is_ready
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -44,17 +45,8 @@ async def client(kubeconfig: Path, shared: str) -> AsyncIterator[Client]:
 
 
 async def make_pod(client: Client) -> None:
-    """Make a pod that serves, and wait until it does."""
     await operator_objects.make(client, PODS, POD, operator_objects.pod_spec("main", 0, SERVING))
-    await comes(client, PODS, POD, _is_ready, client.config.namespace, PATIENCE_S)
-
-
-def _is_ready(pod: dict[str, object]) -> bool:
-    status = pod["status"]
-    assert isinstance(status, dict)
-    return any(
-        each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()
-    )
+    await comes(client, PODS, POD, is_ready, client.config.namespace, PATIENCE_S)
 
 
 async def run(
@@ -144,9 +136,7 @@ async def test_exec_and_port_forward_errors_contain_the_message_of_the_cluster(
     with pytest.raises(Invalid, match="container zz is not valid"):
         async with exec.start(client, POD, namespace, container="zz"):
             pytest.fail("it was refused")
-    async with await Client.connect(
-        str(kubeconfig.with_name("kubeconfig-alice")), namespace=namespace
-    ) as alice:
+    async with await Client.connect(f"{kubeconfig}-alice", namespace=namespace) as alice:
         with pytest.raises(Forbidden, match='cannot get resource "pods/exec"'):
             async with exec.start(alice, POD, namespace):
                 pytest.fail("it was refused")
@@ -156,7 +146,6 @@ async def test_exec_and_port_forward_errors_contain_the_message_of_the_cluster(
 
 
 async def fetch(port: int, path: str) -> bytes:
-    """Return the answer of a web server, headers and all."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
     answer = await reader.read()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from k8s.client.client import Client
-from k8s.models.resources import JOBS, PODS
+from k8s.models.resources import DEPLOYMENTS, JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.real_cluster import operator_objects
-from tests.real_cluster.feed import Feed, feed_of, job_called
+from tests.real_cluster.feed import feed_of, job_called
+from tests.scripted.feed import Feed
 from tests.support.real_cluster import NODE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def adds_up(snapshot: ClusterSnapshot) -> bool:
-    """Return True if jobs and nodes agree on the number of held GPUs."""
     return sum(job.gpus_allocated for job in snapshot.jobs) == snapshot.gpus_allocated
 
 
@@ -61,7 +61,7 @@ async def test_other_gpu_workloads_have_a_row_under_their_topmost_owner(admin: C
     always["spec"]["restartPolicy"] = "Always"
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": always}
     async with feed_of(admin) as feed:
-        await operator_objects.make(admin, operator_objects.DEPLOYMENTS, "served", spec)
+        await operator_objects.make(admin, DEPLOYMENTS, "served", spec)
         await operator_objects.make(
             admin, operator_objects.STATEFUL_SETS, "notebook", {**spec, "replicas": 1, "serviceName": "x"}
         )

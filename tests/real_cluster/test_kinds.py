@@ -22,12 +22,12 @@ from k8s.models.resources import Resource
 from k8s.text.errors import NotFound
 from tests.k8s.kinds.test_every_field import FULL, SPECS
 from tests.support.openapi import schema_of
+from tests.support.real_cluster import every_served_kind
 
 pytestmark = pytest.mark.cluster
 CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False
 )
-SERVED = [kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job")]
 OLDER = [kind for kind in CREATABLE if kind.title in ("MPIJob v1", "MPIJob v1alpha1")]
 
 
@@ -36,7 +36,7 @@ def made(kind: CreatableKind, spec: JobSpec, namespace: str) -> dict[str, Any]:
     return kind.manifest(replace(spec, namespace=namespace, priority_class=""))
 
 
-@pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.title)
+@every_served_kind
 async def test_a_real_server_accepts_every_field(admin: Client, kind: CreatableKind) -> None:
     namespace = admin.config.namespace
     for number, example in enumerate(SPECS.values()):

@@ -14,9 +14,10 @@ from k8s.client.client import Client
 from k8s.jobs.create import create_job, job_objects
 from k8s.kinds.job_spec import ConfigFile, JobFiles, JobSpec, Mount, NewClaim
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, Resource
+from k8s.models.resources import CLAIMS, CONFIG_MAPS
 from k8s.text.errors import NotFound
 from tests import ROOT
+from tests.k8s.sandbox.live.running import goes
 from tests.support.real_cluster import BUSYBOX
 from tui.settings.local_folder import pack_folder
 
@@ -32,19 +33,7 @@ kubectl delete configmap {name}-pytorchjob {of_namespace} --ignore-not-found
 """
 
 
-async def goes(client: Client, resource: Resource, name: str) -> None:
-    """Wait until an object is gone."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                await client.get(resource, name, client.config.namespace)
-            except NotFound:
-                return
-            await asyncio.sleep(0.1)
-
-
 async def run(command: str, kubeconfig: Path) -> None:
-    """Run a shell's command, which is to succeed."""
     child = await asyncio.create_subprocess_shell(
         command,
         env={**os.environ, "PYTHONPATH": str(ROOT), "KUBECONFIG": str(kubeconfig)},
@@ -94,7 +83,7 @@ async def test_owned_objects_are_deleted_too(admin: Client, kubeconfig: Path, tm
             assert resource == KIND.resource or owners == [job["metadata"]["uid"]], manifest
         await run(command, kubeconfig)
         for resource, manifest in objects:
-            await goes(admin, resource, manifest["metadata"]["name"])
+            await goes(admin, resource, manifest["metadata"]["name"], namespace, WAIT_S)
         assert (await admin.get(CLAIMS, "events", namespace))["metadata"]["uid"] == claim["metadata"]["uid"]
 
 

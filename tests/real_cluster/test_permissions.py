@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-import yaml
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.models.resources import PODS
 from k8s.status import Status
 from k8s.text.errors import Forbidden, NotFound
-from tests import ROOT
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
+from tests.support.real_cluster import acting_as, console
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -44,6 +41,7 @@ async def test_a_restricted_user_sees_their_jobs_and_the_forbidden_resources(
             assert 'cannot list resource "nodes"' in words
             assert 'cannot list resource "pytorchjobs"' in words
             assert snapshot.stale == ""
+            assert (await ClusterMirror(editor).read_once()).problems["pods"].shown == "alice"
     finally:
         await editor.delete(PODS, name, "alice")
 
@@ -54,22 +52,15 @@ async def test_the_list_of_a_restricted_user_is_partial_and_exits_with_0(
     name = f"hers-{uuid4().hex[:6]}"
     await operator_objects.make(editor, PODS, name, operator_objects.pod_spec("main", 1))
     try:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "tui", "list", "-n", "alice", "-o", "json"),
-            *("--kubeconfig", str(kubeconfig.with_name("kubeconfig-alice"))),
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await child.communicate()
+        code, out, err = await console(f"{kubeconfig}-alice", "list", "-n", "alice", "-o", "json")
     finally:
         await editor.delete(PODS, name, "alice")
     found = json.loads(out)
     assert ("Pod", name) in {(job["kind"], job["name"]) for job in found["items"]}
     assert "pytorchjobs" in found["partial"]
-    (line,) = err.decode().splitlines()
+    (line,) = err.splitlines()
     assert line.startswith("Not shown: ") and line.endswith("; you may not list them in namespace alice.")
-    assert child.returncode == 0
+    assert code == 0
 
 
 @pytest.mark.parametrize(
@@ -80,12 +71,8 @@ async def test_the_list_of_a_restricted_user_is_partial_and_exits_with_0(
 async def test_impersonation_in_the_kubeconfig_uses_the_permissions_of_the_other_user(
     kubeconfig: Path, tmp_path: Path, acting: dict[str, object], namespaces: set[str]
 ) -> None:
-    found = yaml.safe_load(kubeconfig.read_text())
-    found["users"][0]["user"].update(acting)
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(found))
     pod = {"metadata": {"generateName": "acting-"}, "spec": operator_objects.pod_spec("main", 0)}
-    async with await Client.connect(str(path)) as client:
+    async with await Client.connect(acting_as(kubeconfig, tmp_path, **acting)) as client:
         for namespace in ("alice", "default", ""):
             requests = [
                 client.list(PODS, namespace),

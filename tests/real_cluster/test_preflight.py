@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,11 +27,9 @@ from k8s.models.resources import CLAIMS, JOBS, NAMESPACES, NODES, PODS, QUOTAS, 
 from k8s.reasons.cause import Cause
 from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot
-from tests import ROOT
 from tests.real_cluster import operator_objects
 from tests.real_cluster.conftest import shared_namespace
-from tests.real_cluster.test_recorded_objects import SERVED, made_objects
-from tests.support.real_cluster import BUSYBOX, NODE
+from tests.support.real_cluster import BUSYBOX, NODE, SERVED, console, made_objects, make_quota
 from tui.commands.submission.manifests import ManifestObject, check_manifests
 
 pytestmark = pytest.mark.cluster
@@ -53,13 +49,10 @@ async def prepare(client: Client) -> None:
         (SECRETS, "wandb", {"stringData": {"token": "x"}}),
         (CLAIMS, "unbound", {"spec": claim | {"storageClassName": "none"}}),
         (LIMIT_RANGES, "small", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}),
-        (QUOTAS, "team", {"spec": {"hard": {GPU: "4", "count/services": "0"}}}),
     ):
         await client.create(resource, {"metadata": {"name": name}, **content}, namespace)
     await create_job(client, KIND, spec_in(namespace, name="taken"))
-    async with asyncio.timeout(WAIT_S):  # a quota that is not counted yet refuses every pod
-        while "hard" not in (await client.get(QUOTAS, "team", namespace)).get("status", {}):
-            await asyncio.sleep(0.1)
+    await make_quota(client, "team", {GPU: "4", "count/services": "0"})
     holder = operator_objects.pod_spec("main", 2) | {"nodeSelector": {"lab.io/is": "nowhere"}}
     await operator_objects.make(client, PODS, "holder", holder)
     async with asyncio.timeout(WAIT_S):
@@ -81,7 +74,6 @@ async def client(kubeconfig: Path, namespace: str) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def alice(kubeconfig: Path, namespace: str) -> AsyncIterator[Client]:
-    """A client of a user who may do nothing in that namespace."""
     async with await Client.connect(f"{kubeconfig}-alice", namespace=namespace) as found:
         yield found
 
@@ -182,17 +174,8 @@ async def test_each_kind_that_the_user_may_not_create_is_a_finding(alice: Client
 
 
 async def submit(kubeconfig: str, namespace: str, *words: str) -> tuple[int, str]:
-    """Run `gpuconsole submit` as a user would, and return its exit status and what it said."""
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "tui", "submit", "--kubeconfig", kubeconfig, "-n", namespace),
-        *words,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    said, _ = await child.communicate()
-    return child.returncode or 0, said.decode()
+    code, out, err = await console(kubeconfig, "submit", "-n", namespace, *words)
+    return code, out + err
 
 
 async def test_a_refusal_is_reported_once_and_creates_nothing(kubeconfig: Path, client: Client) -> None:
@@ -411,7 +394,6 @@ class Lab:
 
 
 def _container(name: str, requests: dict[str, str]) -> dict[str, Any]:
-    """Return a container, with the limits that the server wants where nothing can be overcommitted."""
     limits = {key: amount for key, amount in requests.items() if "/" in key or key.startswith("hugepages")}
     return {"name": name, **BUSYBOX, "resources": {"requests": requests, "limits": limits}}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import discover
-from k8s.kinds import CREATABLE, KINDS, JobKind, kind_of
+from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob
 from k8s.kinds.job_set import JOB_SETS
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
@@ -18,7 +17,7 @@ from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.kinds.kubeflow.tf_job import TF_JOBS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models import Meta
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, JOBS, SECRETS, SERVICES
+from k8s.models.resources import JOBS
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 
 pytestmark = pytest.mark.cluster
@@ -63,20 +62,3 @@ async def test_only_the_served_version_of_a_resource_is_watched(admin: Client) -
     served = {kind.resource for kind in await discover(admin, KINDS)}
     assert {PYTORCH_JOBS, MPI_JOBS, JOBS} <= served
     assert len([resource for resource in served if resource.full_name == MPI_JOBS.full_name]) == 1
-
-
-# The real cluster has these
-SERVED = tuple(kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job"))
-_MADE = (*(kind.resource for kind in SERVED), CONFIG_MAPS, SECRETS, SERVICES, DEPLOYMENTS, CLAIMS)
-_OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default-token-")
-
-
-async def made_objects(client: Client) -> set[str]:
-    """Return the names of the objects in the client's namespace, as `configmaps/bert-code`."""
-    found = await asyncio.gather(*(client.list(each, client.config.namespace) for each in _MADE))
-    return {
-        f"{resource.plural}/{obj['metadata']['name']}"
-        for resource, objects in zip(_MADE, found, strict=True)
-        for obj in objects
-        if not obj["metadata"]["name"].startswith(_OF_EVERY_NAMESPACE)
-    }

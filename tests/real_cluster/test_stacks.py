@@ -10,18 +10,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import yaml
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.models.resources import JOBS, Resource
+from k8s.models.resources import JOBS
 from k8s.reasons.stacks import StackReport, inspect_ranks
 from tests import ROOT
 from tests.real_cluster.feed import LONGEST_S, job_called
 from tests.real_cluster.test_diagnosis import job
+from tests.support.real_cluster import ROLE_BINDINGS, acting_as
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 SCRIPT = """
 from trainer import debuggable
 import time
@@ -33,7 +32,6 @@ load_batch()
 
 
 async def report_of(client: Client, name: str, is_so: Callable[[StackReport], object]) -> StackReport:
-    """Ask the processes of a job until the report is as claimed."""
     report = StackReport()
     async with asyncio.timeout(LONGEST_S):
         while not is_so(report):
@@ -74,17 +72,14 @@ async def test_a_missing_exec_permission_is_named_in_the_stack_report(
     namespace, user = str(admin.config.namespace), f"reader-{uuid4().hex[:6]}"
     binding = {
         "metadata": {"name": user},
-        "roleRef": {"apiGroup": BINDINGS.group, "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"apiGroup": BINDINGS.group, "kind": "User", "name": user}],
+        "roleRef": {"apiGroup": ROLE_BINDINGS.group, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": ROLE_BINDINGS.group, "kind": "User", "name": user}],
     }
-    await admin.create(BINDINGS, binding, namespace)
+    await admin.create(ROLE_BINDINGS, binding, namespace)
     await admin.create(JOBS, job("hang"), namespace)
     await report_of(admin, "hang", lambda found: found.groups)
-    config = yaml.safe_load(kubeconfig.read_text())
-    config["users"][0]["user"]["as"] = user
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    async with await Client.connect(str(path), namespace=namespace) as reader:
+    path = acting_as(kubeconfig, tmp_path, **{"as": user})
+    async with await Client.connect(path, namespace=namespace) as reader:
         report = await report_of(reader, "hang", lambda found: found.problems)
     assert report.groups == ()
     assert f"in pods of namespace {namespace}, which needs the permission create" in report.problems[0]

@@ -20,7 +20,7 @@ from tests import FIXTURES
 from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects
 from tests.support.objects import joined
-from tests.support.real_cluster import BUSYBOX, NODE
+from tests.support.real_cluster import BUSYBOX, NODE, is_ready
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -39,7 +39,6 @@ BY_NC = (
 
 
 def exporter(name: str, script: str, labels: dict[str, str], port: int = 9400) -> dict[str, Any]:
-    """Return a pod that serves the text of the ConfigMap `texts`."""
     container = {
         "name": "exporter",
         "command": ["sh", "-c", script],
@@ -60,12 +59,6 @@ def exporter(name: str, script: str, labels: dict[str, str], port: int = 9400) -
             "volumes": [{"name": "text", "configMap": {"name": "texts"}}],
         },
     }
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    return any(
-        each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or ()
-    )
 
 
 Serve = Callable[..., Awaitable[None]]  # lets a pod serve some texts, and waits until it does

@@ -21,9 +21,8 @@ from k8s.kinds.job_spec import JobFiles, JobSpec, Mount, NewClaim
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CLAIMS, QUOTAS
 from k8s.text.errors import Forbidden
-from tests.real_cluster.test_recorded_objects import SERVED, made_objects
 from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster
-from tests.support.real_cluster import BUSYBOX
+from tests.support.real_cluster import BUSYBOX, SERVED, made_objects, make_quota
 
 pytestmark = pytest.mark.cluster
 
@@ -51,7 +50,6 @@ def spec_in(client: Client) -> JobSpec:
 
 
 def expected(kind: CreatableKind, spec: JobSpec) -> set[str]:
-    """Return the names of the objects that a job consists of."""
     objects = job_objects(kind, spec, FILES)
     return {f"{resource.plural}/{manifest['metadata']['name']}" for resource, manifest in objects}
 
@@ -65,12 +63,7 @@ async def nothing_is_left(client: Client) -> None:
 
 
 async def refuse(client: Client, what: str) -> None:
-    """Allow none of a resource, and wait until that is so."""
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {f"count/{what}": "0"}}}
-    await client.create(QUOTAS, quota, client.config.namespace)
-    async with asyncio.timeout(WAIT_S):
-        while "hard" not in (await client.get(QUOTAS, "none", client.config.namespace)).get("status", {}):
-            await asyncio.sleep(0.1)
+    await make_quota(client, "none", {f"count/{what}": "0"})
 
 
 @pytest.mark.parametrize(

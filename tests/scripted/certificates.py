@@ -13,8 +13,6 @@ import pytest
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate and its key, both PEM files."""
-
     path: Path
     key: Path
 
@@ -57,7 +55,6 @@ def _make(
 
 
 def encrypt(key: Path) -> Path:
-    """Return a copy of a key that needs a password."""
     made = key.with_suffix(".encrypted")
     _openssl("ec", "-in", str(key), "-out", str(made), "-aes256", "-passout", "pass:hidden")
     return made

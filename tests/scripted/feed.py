@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 from k8s.cluster.backoff import Backoff
 from k8s.cluster.cluster_mirror import ClusterMirror
@@ -67,8 +67,6 @@ WATCHED = (NODES, PODS, JOBS)  # resources that are watched on the small server
 
 
 class Feed:
-    """A feed that runs, and what it has published."""
-
     def __init__(self, mirror: ClusterMirror) -> None:
         self.mirror = mirror
         self.reasons = JobReasons(mirror, own_names)
@@ -84,13 +82,39 @@ class Feed:
     def snapshots(self) -> list[ClusterSnapshot]:
         return [snapshot for _, snapshot in self.published]
 
+    @property
+    def newest(self) -> ClusterSnapshot:
+        """Newest snapshot; empty before the first."""
+        return self.published[-1][1] if self.published else ClusterSnapshot()
+
     async def until(self, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-        """Return the newest snapshot once it is so."""
-        async with asyncio.timeout(WAIT_S):
-            while not (self.published and is_so(self.published[-1][1])):
-                self._came.clear()
-                await self._came.wait()
-        return self.published[-1][1]
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while not (self.published and is_so(self.newest)):
+                    self._came.clear()
+                    await self._came.wait()
+        except TimeoutError:
+            raise AssertionError(f"never came true; the last: {self.described()}") from None
+        return self.newest
+
+    def described(self) -> str:
+        jobs = "\n".join(
+            f"{each.ref.kind} {each.ref.namespace}/{each.ref.name}: {each.status}, {each.reason};"
+            f" {each.gpus_allocated}/{each.gpus_requested};"
+            f" {[(one.name, one.status.value) for one in each.instances]}"
+            for each in self.newest.jobs
+        )
+        return f"stale {self.newest.stale!r}, problems {self.newest.problems}\n{jobs}"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        task = asyncio.create_task(self.mirror.run(lambda snapshot: self.on_publish(snapshot)))
+        try:
+            yield self
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def until_live(self, cluster: ScriptedCluster, paths: Iterable[str]) -> ClusterSnapshot:
         for path in paths:
@@ -102,15 +126,11 @@ class Feed:
 async def running(
     cluster: ScriptedCluster, namespace: str = "", *, backoff: Any = None, **client: Any
 ) -> AsyncIterator[Feed]:
-    async with cluster.client(**client) as connected:
-        feed = Feed(ClusterMirror(connected, namespace, backoff=backoff))
-        task = asyncio.create_task(feed.mirror.run(lambda snapshot: feed.on_publish(snapshot)))
-        try:
-            yield feed
-            assert not task.done()
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+    async with (
+        cluster.client(**client) as connected,
+        Feed(ClusterMirror(connected, namespace, backoff=backoff)).running() as feed,
+    ):
+        yield feed
 
 
 async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:

@@ -31,7 +31,6 @@ class CountedBackoff(Backoff):
     failures: list[int] = field(default_factory=list)
 
     def delay_s(self, failures: int) -> float:
-        """Note the failures."""
         self.failures.append(failures)
         return 0.0
 
@@ -49,8 +48,6 @@ class Run:
 
 @dataclass
 class Fault:
-    """Fault of one request for a log."""
-
     status: int = 0  # answer this instead
     message: str = ""
     cut_after: int | None = None  # break the connection after so many bytes
@@ -97,7 +94,6 @@ class ScriptedPod:
         await self.tell()
 
     async def tell(self) -> None:
-        """Wake those who follow."""
         async with self.changed:
             self.changed.notify_all()
 
@@ -110,11 +106,9 @@ class ScriptedPod:
 
     @property
     def texts(self) -> list[str]:
-        """Every line ever written, the truth."""
         return [raw.decode() for run in self.runs for _, raw in run.lines]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the pod as the API does."""
         run = self.runs[-1]
         state: dict[str, Any] = {"running": {"startedAt": "2026-05-14T10:00:00Z"}}
         phase = "Running"
@@ -146,7 +140,6 @@ class ScriptedPod:
         return refusal(404, "no such pod") if self.is_gone else Answer(self.as_json())
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
-        """Answer a request for the log."""
         if self.is_gone:
             return await refusal(404, "no such pod").answer(request, closing)
         fault = self.faults.pop(0) if self.faults else Fault()
@@ -236,5 +229,4 @@ async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, 
 
 
 def target(pod: ScriptedPod, **more: Any) -> Target:
-    """Return the target that follows a scripted pod."""
     return Target("lab", pod.name, pod_uid=pod.uid or pod.name, **more)

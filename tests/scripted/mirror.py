@@ -17,8 +17,6 @@ from tests.scripted.server import WAIT_S, ScriptedCluster
 
 ALL = "/api/v1/pods"
 MINE = "/api/v1/namespaces/mine/pods"
-# So long that nothing is tried again but what the test pokes
-PATIENT = Backoff(first_s=60.0, absent_s=60.0, unauthorized_s=60.0)
 # So short that a test need not poke
 HASTY = Backoff(first_s=0.01, longest_s=0.02, absent_s=0.02, unauthorized_s=0.02, healthy_s=60.0)
 
@@ -28,8 +26,6 @@ def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str
 
 
 class Watched:
-    """A mirror that runs, and its states."""
-
     def __init__(self, client: Client, scopes: tuple[str, ...], backoff: Backoff = HASTY) -> None:
         self._changed = asyncio.Event()
         self.states: list[tuple[frozenset[str], bool, bool]] = []

@@ -38,7 +38,6 @@ class ObjectStore:
         return next(obj for path, obj in self.objects.items() if path.endswith(f"/{what}"))
 
     def put(self, path: str, obj: Mapping[str, Any]) -> Object:
-        """Store an object under a new uid."""
         uid = f"uid-{self._version + 1}"
         meta = {"creationTimestamp": "2026-01-01T00:00:00Z", **obj["metadata"], "uid": uid}
         if "/namespaces/" in path:

@@ -36,8 +36,6 @@ _IN_NAMESPACE = re.compile(
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, as it came."""
-
     method: str
     path: str
     query: Mapping[str, str]
@@ -225,11 +223,9 @@ class Speaker:
         self._request = request
 
     async def say(self, channel: int, content: bytes = b"") -> None:
-        """Send a message on a channel."""
         await self.socket.send_bytes(bytes([channel]) + content)
 
     async def end(self, **status: object) -> None:
-        """Send the final status of a command."""
         await self.say(3, json.dumps(status or {"status": "Success"}).encode())
 
     async def heard(self) -> AsyncIterator[tuple[int, bytes]]:
@@ -242,7 +238,6 @@ class Speaker:
         return await anext(self.heard())
 
     def drop(self) -> None:
-        """Break the connection without a word."""
         assert self._request.transport is not None
         self._request.transport.abort()
 
@@ -330,11 +325,9 @@ class ScriptedCluster:
         self._everywhere = reply
 
     def forget(self, path: str, *, method: str = "GET", watch: bool = False) -> None:
-        """Forget what a path was to say."""
         self._replies.pop((method, path, watch), None)
 
     def replace(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
-        """Say this in place of what a path was to say."""
         self.forget(path, method=method, watch=watch)
         self.say(path, *replies, method=method, watch=watch)
 
@@ -346,7 +339,6 @@ class ScriptedCluster:
     async def until_asked(
         self, path: str, times: int = 1, *, method: str = "GET", watch: bool = False
     ) -> None:
-        """Wait until a path was asked for so many times."""
         async with asyncio.timeout(WAIT_S), self._came:
             await self._came.wait_for(lambda: len(self.asked(path, method=method, watch=watch)) >= times)
 
@@ -358,7 +350,6 @@ class ScriptedCluster:
         limiter: RateLimiter | None = None,
         **config: Any,
     ) -> Client:
-        """Return a client of this server, in more of a hurry than one of a real server's is."""
         cluster = ClusterConfig(host=self.host, context="scripted", namespace=namespace, user="li", **config)
         return Client(cluster, request_s=request_s, limiter=limiter or RateLimiter(1000, 1000))
 
@@ -374,7 +365,6 @@ class ScriptedCluster:
         self._place.close()
 
     async def go_away(self) -> None:
-        """Break all connections and refuse further ones."""
         self._closing.set()
         await self._runner.cleanup()
 

@@ -16,7 +16,6 @@ DCGM_LABEL = {"app.kubernetes.io/name": "dcgm-exporter"}
 
 
 def text(name: str = "current") -> Answer:
-    """Answer as an exporter does, with the text of a fixture."""
     return Answer((FIXTURES / "dcgm" / f"{name}.prom").read_bytes(), headers=PLAIN)
 
 
@@ -91,5 +90,4 @@ def gpu_cluster(cluster: ScriptedCluster, **replies: Reply) -> None:
 
 
 def proxied(cluster: ScriptedCluster) -> list[str]:
-    """Return the paths that were asked for through a proxy."""
     return [asked.path for asked in cluster.requests if "/proxy" in asked.path]

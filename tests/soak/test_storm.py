@@ -36,8 +36,6 @@ def server() -> Iterator[LoadServer]:
 
 
 class Picture:
-    """The last snapshot that a feed has published, and the number of all."""
-
     def __init__(self) -> None:
         self.snapshot = ClusterSnapshot()
         self.published = 0

@@ -99,13 +99,10 @@ class DrivenApp(PacedApp[int]):
 
 
 def rows_at(ticks: int, height: int) -> str:
-    """Return the text below the first line after a number of ticks."""
     return "\n".join(f"{ticks} " * 4 for _ in range(height - 1))
 
 
 class Driven(Terminal):
-    """The app in a terminal, and what it tells."""
-
     def __init__(self, *, period_s: float = 0.1, columns: int = 80, lines: int = 24, **env: str) -> None:
         self._pipe, told = os.pipe()
         os.set_inheritable(told, True)

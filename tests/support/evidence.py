@@ -36,7 +36,6 @@ def instance(
     has_pod: bool = True,
     ranks: tuple[int, ...] = (),
 ) -> Instance:
-    """Return an instance of the job bert."""
     role, _, index = name.rpartition("-")
     return Instance(
         name=name,
@@ -64,7 +63,6 @@ def job_of(
     conditions: Iterable[Object] = (),
     age_s: float = 300,
 ) -> Job:
-    """Return the job bert."""
     found = tuple(instances)
     return Job(
         ref=REF,
@@ -105,7 +103,6 @@ def pod(name: str, spec: Object | None = None, age_s: float = 300, **status: Any
 
 
 def event(about: str, reason: str, message: str, *, kind: str = "Pod", seconds_ago: float = 10) -> Event:
-    """Return an event about an object of the job's namespace."""
     obj = {
         "metadata": {"name": f"{about}.{reason}", "uid": f"{about}.{reason}.{seconds_ago}"},
         "involvedObject": {"kind": kind, "name": about},
@@ -137,7 +134,6 @@ def silent(name: str, gpus: int = 8) -> Object:
 
 
 def held(name: str, total: int, **gpus_by_job: int) -> NodeRow:
-    """Return a node's row on which jobs hold GPUs."""
     holders = tuple(Holder("default", f"{job}-master-0", job, gpus) for job, gpus in gpus_by_job.items())
     share = Share(total, sum(gpus_by_job.values()), 0)
     return NodeRow(name, "", (), "Ready", False, "", {GPU: share}, holders, None)
@@ -171,7 +167,6 @@ def evidence_of(
 
 
 def explained(*instances: Instance, **parts: Any) -> Cause:
-    """Return the explanation of what `evidence_of` returns."""
     return explain(evidence_of(*instances, **parts))
 
 

@@ -19,7 +19,6 @@ GUIDE = (
 
 
 def curve(tag: str, values: Sequence[float], start_s: float = 100.0, step_s: float = 10.0) -> ScalarCurve:
-    """Return a curve with a point every `step_s` seconds."""
     times = array("d", (start_s + at * step_s for at in range(len(values))))
     return ScalarCurve(".", tag, "w", array("q", range(len(values))), times, array("d", values), ())
 

@@ -25,8 +25,6 @@ class FramedApp(ThemedApp[None]):
 
 
 class Hosted(FramedApp):
-    """Shows a view and records its requests."""
-
     def __init__(self, view: View) -> None:
         super().__init__()
         self.view = view

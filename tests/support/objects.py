@@ -25,7 +25,6 @@ def join(
     jobs: Iterable[DeclaredJob],
     owners: Mapping[str, Meta] | None = None,
 ) -> Rows:
-    """Join objects that are read once."""
     return Joiner().join(nodes, pods, jobs, owners or {})
 
 
@@ -42,7 +41,6 @@ def node(name: str, gpus: int = 8, *, capacity: int | None = None, **spec: Any) 
 
 
 def pytorch_job(name: str, workers: int = 1, gpus: int = 8, **meta: Any) -> Object:
-    """Return a PyTorchJob with a master and `workers - 1` workers."""
     template = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": {GPU: gpus}}}]}}
     roles: Object = {"Master": {"replicas": 1, "template": template}}
     if workers > 1:
@@ -189,7 +187,6 @@ def read_jobs(*jobs: Object) -> list[DeclaredJob]:
 def joined(
     nodes: list[Object], pods: list[Object], jobs: list[Object]
 ) -> tuple[dict[str, NodeRow], dict[str, Job]]:
-    """Join objects, and return nodes and jobs by name."""
     node_rows, job_rows = join(
         Reader[Node](Node).read_list(listed(*nodes))[1],
         Reader[Pod](Pod).read_list(listed(*pods))[1],
@@ -207,7 +204,6 @@ def recorded(name: str) -> list[Object]:
 
 
 def merged(obj: Any, patch: Any) -> Any:
-    """Apply a merge patch."""
     if not isinstance(patch, dict):
         return patch
     return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}

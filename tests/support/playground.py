@@ -42,8 +42,6 @@ POLL_S = 0.025
 
 
 class Playground:
-    """A console and its scripted cluster."""
-
     def __init__(self, cluster: ScriptedCluster, pilot: Pilot[int], watches: dict[str, Stream]) -> None:
         self.cluster, self.pilot, self.watches = cluster, pilot, watches
         assert isinstance(pilot.app, Console)
@@ -63,7 +61,6 @@ class Playground:
         return self.console.session
 
     async def until_idle(self) -> None:
-        """Run the console until nothing is queued, drawn or running."""
         await self.until(lambda: self.console.is_idle)
 
     async def press(self, *keys: str, shows: str | type[Screen[Any]] = "") -> None:
@@ -75,7 +72,6 @@ class Playground:
             await self.until(lambda: self.is_shown(shows), f"{shows!r} is shown")
 
     def is_shown(self, wanted: str | type[Screen[Any]]) -> bool:
-        """Return True if the screen shows a text, or is of a class."""
         return wanted in self.text if isinstance(wanted, str) else isinstance(self.console.screen, wanted)
 
     async def rest(self) -> None:
@@ -89,7 +85,6 @@ class Playground:
         raise AssertionError(f"never at rest; on screen:\n{self.text}")
 
     def forget(self, job: Object) -> None:
-        """Report a job and its pods as deleted."""
         self.watches["jobs"].event("DELETED", job)
         for place in ("master-0", "worker-0"):
             self.watches["pods"].event("DELETED", pod_of(job, place))
@@ -100,7 +95,6 @@ class Playground:
 
     @property
     def text(self) -> str:
-        """Everything on the screen as text."""
         lines = self.console.screen._compositor.render_strips()
         return "\n".join(strip.text.rstrip() for strip in lines)
 

@@ -45,8 +45,6 @@ def main(port: int, file: str, receives: int) -> None:
 
 
 class Nothing:
-    """A reader of pickles that reads none."""
-
     def load(self) -> None:
         """Return nothing."""
 

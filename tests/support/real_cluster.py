@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from k8s.client.client import Client
-from k8s.models.resources import Resource
+from k8s.kinds import CREATABLE
+from k8s.models.resources import (
+    CLAIMS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    QUOTAS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
 from tests import ROOT
 
 FOLDER = ROOT.parent / "shared" / "cluster"  # folder of the scripts that start and stop it
@@ -18,7 +31,11 @@ NODE = "real-node-0"  # its one node, which says that it has 8 `nvidia.com/gpu`
 STARTING_S = 200
 BUSYBOX = {"image": "busybox:latest", "imagePullPolicy": "Never"}  # the one image that it has
 
-
+# The job kinds that it has; of MPIJobs the newest version only, as one CRD name has one place.
+SERVED = tuple(kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job"))
+every_served_kind = pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.title)
+_MADE = (*(kind.resource for kind in SERVED), CONFIG_MAPS, SECRETS, SERVICES, DEPLOYMENTS, CLAIMS)
+_OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default-token-")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 
@@ -52,7 +69,6 @@ def kill_apiserver(kubeconfig: Path) -> None:
 
 
 async def allow(admin: Client, verb: str, group: str, resource: str) -> None:
-    """Let alice do something in the test's namespace."""
     name = f"may-{verb}-{resource.replace('/', '-')}"
     namespace = admin.config.namespace
     rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
@@ -61,3 +77,50 @@ async def allow(admin: Client, verb: str, group: str, resource: str) -> None:
     role = {"apiGroup": ROLES.group, "kind": "Role", "name": name}
     subject = {"apiGroup": ROLES.group, "kind": "User", "name": "alice"}
     await admin.create(ROLE_BINDINGS, {"metadata": meta, "roleRef": role, "subjects": [subject]}, namespace)
+
+
+async def made_objects(client: Client) -> set[str]:
+    """Return the names of the objects in the client's namespace, as `configmaps/bert-code`."""
+    found = await asyncio.gather(*(client.list(each, client.config.namespace) for each in _MADE))
+    return {
+        f"{resource.plural}/{obj['metadata']['name']}"
+        for resource, objects in zip(_MADE, found, strict=True)
+        for obj in objects
+        if not obj["metadata"]["name"].startswith(_OF_EVERY_NAMESPACE)
+    }
+
+
+async def make_quota(client: Client, name: str, hard: dict[str, str]) -> None:
+    """Create a quota, and wait until its controller has counted: until then it refuses every pod."""
+    namespace = client.config.namespace
+    await client.create(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard}}, namespace)
+    async with asyncio.timeout(STARTING_S):
+        while "hard" not in (await client.get(QUOTAS, name, namespace)).get("status", {}):
+            await asyncio.sleep(0.1)
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def acting_as(kubeconfig: Path, folder: Path, **user: object) -> str:
+    """Write the administrator's kubeconfig with changes of its user, as `as`; return its path."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["users"][0]["user"].update(user)
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+async def console(kubeconfig: str, *words: str) -> tuple[int, str, str]:
+    """Run a one-shot command as a user would; return its exit status, output and errors."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "tui", *words),
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KUBECONFIG": kubeconfig},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await child.communicate()
+    return child.returncode or 0, out.decode(), err.decode()

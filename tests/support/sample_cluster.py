@@ -11,7 +11,6 @@ MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"  # path of the list of MPIJobs
 
 
 def ago(**time: float) -> str:
-    """Return the stamp of a time that has passed."""
     return (datetime.now(UTC) - timedelta(**time)).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -65,8 +64,16 @@ def _job(name: str, workers: int, gpus: int, user: str, made: str, **status: Any
     return job
 
 
-def _ended(kind: str, at: str, message: str = "") -> Object:
-    return {"type": kind, "status": "True", "lastTransitionTime": at, "message": message}
+def _over(
+    name: str, gpus: int, user: str, began: str, ended: str, kind: str = "Succeeded", message: str = ""
+) -> Object:
+    condition = {"type": kind, "status": "True", "lastTransitionTime": ended, "message": message}
+    return _job(name, 1, gpus, user, began, startTime=began, completionTime=ended, conditions=[condition])
+
+
+def _role(replicas: int, container: str, gpus: int = 0) -> Object:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
+    return {"replicas": replicas, "template": {"spec": {"containers": [{"name": container, **limits}]}}}
 
 
 class _Jobs:
@@ -78,58 +85,15 @@ class _Jobs:
         self.sweep = _job("sweep-lr-3e4", 1, 4, "chen", ago(minutes=32))
         self.segment = _job("segment-anything-distill-worker-bench", 2, 8, "maria", ago(hours=26))
         self.lost = _job("whisper-v3-large", 1, 8, "chen", ago(hours=5))
-        self.failed = _job(
-            "rl-ppo-atari",
-            1,
-            2,
-            "maria",
-            ago(hours=3),
-            startTime=ago(hours=3),
-            completionTime=ago(hours=1),
-            conditions=[
-                _ended(
-                    "Failed",
-                    ago(hours=1),
-                    "PyTorchJob rl-ppo-atari is failed because 1 Master replica(s) failed.",
-                )
-            ],
-        )
-        self.done = _job(
-            "resnet50-baseline",
-            1,
-            8,
-            "li",
-            ago(days=2),
-            startTime=ago(days=2),
-            completionTime=ago(days=1, hours=18),
-            conditions=[_ended("Succeeded", ago(days=1, hours=18))],
-        )
-        self.old = [
-            _job(
-                f"ablation-{number}",
-                1,
-                1,
-                "li",
-                ago(days=20 + number),
-                startTime=ago(days=20 + number),
-                completionTime=ago(days=19 + number),
-                conditions=[_ended("Succeeded", ago(days=19 + number))],
-            )
-            for number in range(1, 4)
-        ]
+        why = "PyTorchJob rl-ppo-atari is failed because 1 Master replica(s) failed."
         self.pytorch = [
-            self.bert,
-            self.llm,
-            self.sweep,
-            self.segment,
-            self.lost,
-            self.failed,
-            self.done,
-            *self.old,
+            *(self.bert, self.llm, self.sweep, self.segment, self.lost),
+            _over("rl-ppo-atari", 2, "maria", ago(hours=3), ago(hours=1), "Failed", why),
+            _over("resnet50-baseline", 8, "li", ago(days=2), ago(days=1, hours=18)),
+            *(_over(f"ablation-{at}", 1, "li", ago(days=20 + at), ago(days=19 + at)) for at in range(1, 4)),
         ]
-        self.held = batch_job("night-eval", 2, 2, suspend=True)
-        self.held["metadata"]["creationTimestamp"] = ago(hours=7)
-        self.batch = [self.held]
+        self.batch = [batch_job("night-eval", 2, 2, suspend=True)]
+        self.batch[0]["metadata"]["creationTimestamp"] = ago(hours=7)
         self.vit: Object = {
             "apiVersion": "kubeflow.org/v2beta1",
             "kind": "MPIJob",
@@ -143,30 +107,15 @@ class _Jobs:
             },
             "spec": {
                 "slotsPerWorker": 8,
-                "mpiReplicaSpecs": {
-                    "Launcher": {"replicas": 1, "template": {"spec": {"containers": [{"name": "launcher"}]}}},
-                    "Worker": {
-                        "replicas": 2,
-                        "template": {
-                            "spec": {
-                                "containers": [{"name": "w", "resources": {"limits": {"nvidia.com/gpu": 8}}}]
-                            }
-                        },
-                    },
-                },
+                "mpiReplicaSpecs": {"Launcher": _role(1, "launcher"), "Worker": _role(2, "w", 8)},
             },
             "status": {"startTime": ago(hours=11, minutes=4)},
         }
 
 
 def _mpi_pod(job: Object, role: str, index: int, on: str, gpus: int) -> Object:
-    pod = pod_of(
-        job,
-        f"{role}-{index}" if role == "worker" else role,
-        on=on,
-        gpus=gpus,
-        startTime=ago(hours=11, minutes=4),
-    )
+    place = f"{role}-{index}" if role == "worker" else role
+    pod = pod_of(job, place, on=on, gpus=gpus, startTime=ago(hours=11, minutes=4))
     pod["metadata"]["labels"] = {
         "training.kubeflow.org/job-name": "vit-h-pretrain",
         "training.kubeflow.org/job-role": role,
@@ -225,7 +174,6 @@ def _as_told(pod: Object) -> Object:
 
 
 def _notebook(user: str, gpus: int, on: str) -> Object:
-    """Return a pod without an owner that holds GPUs."""
     return {
         "metadata": {
             "name": f"notebook-{user}",

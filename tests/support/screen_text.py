@@ -24,7 +24,6 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 def text_of(app: App[Any]) -> str:
-    """Return the text of the screen, line by line."""
     return "\n".join(strip.text.rstrip() for strip in _strips(app))
 
 
@@ -53,7 +52,6 @@ def _look(segment: Segment) -> str:
 
 @cache
 def _name(style: Style) -> str:
-    """Return a style in words, without what no terminal shows."""
     shown = Style(
         color=style.color,
         bgcolor=style.bgcolor,

@@ -31,7 +31,6 @@ def start(program: str, *words: str) -> subprocess.Popen[str]:
 
 
 def said(program: str, *words: str) -> str:
-    """Run a Python program under the second account to its end, and return its output."""
     with start(program, *words) as process:
         text, _ = process.communicate(timeout=60)
     assert process.returncode == 0, text

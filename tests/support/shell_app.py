@@ -22,8 +22,6 @@ from tui.terminal.pod_shell import handed_over, run_shell
 
 
 class ShellApp(PacedApp[int]):
-    """Counts keys and ticks, and says how the last shell ended."""
-
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [Binding("s", "shell"), Binding("x", "count")]  # noqa: RUF012
 
@@ -68,8 +66,6 @@ class ShellApp(PacedApp[int]):
 
 
 class InTerminal(Terminal):
-    """The app in a terminal."""
-
     def __init__(self, *where: str) -> None:
         words = [sys.executable, "-m", "tests.support.shell_app", *where]
         super().__init__(words, columns=80, lines=24, folder=ROOT)

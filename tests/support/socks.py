@@ -76,7 +76,6 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @asynccontextmanager
 async def serving(proxy: SocksProxy) -> AsyncIterator[str]:
-    """Serve a proxy and yield its host and port."""
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     async with server:
         yield "{}:{}".format(*server.sockets[0].getsockname())

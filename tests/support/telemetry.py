@@ -28,7 +28,6 @@ NO_EXPORTER = NoReadings(NoReadingsCause.NO_EXPORTER, "Nothing on this node tell
 def reading(
     node: str, index: int, utilisation: float | None = 97.0, pod: str = "", **more: Any
 ) -> GpuReading:
-    """Return an exporter's reading of one A100, taken just now or `ago_s` before."""
     at = datetime.now(UTC) - timedelta(seconds=more.pop("ago_s", 0))
     told: dict[str, Any] = {
         "uuid": f"GPU-{node}-{index}",
@@ -50,7 +49,6 @@ def reading(
 def telemetry_of(
     *gpus: GpuReading, pods: Sequence[PodReadings] = (), missing: Mapping[str, NoReadings] | None = None
 ) -> Telemetry:
-    """Return readings by node; `missing` says of further nodes why there are none."""
     nodes = {
         name: NodeReadings(name, tuple(gpu for gpu in gpus if gpu.node == name))
         for name in dict.fromkeys(gpu.node for gpu in gpus)
@@ -95,7 +93,6 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)  # start of the tests' readings
 def gpu(
     index: int = 0, *, at_s: float = 0.0, node: str = "a100-1", pod: str = "", **fields: Any
 ) -> GpuReading:
-    """Return a reading of a busy GPU; `pod` holds it in namespace default."""
     usual: dict[str, Any] = {"utilisation": 90.0, "model": "NVIDIA A100-SXM4-80GB"}
     holders = (PodContainer("default", pod, "pytorch"),) if pod else ()
     return GpuReading(
@@ -115,12 +112,3 @@ def observed(
     for number in range(int(for_s // each_s) + 1):
         history.add([replace(reading, read_at=reading.read_at + timedelta(seconds=number * each_s))])
     return history
-
-
-def telemetry(*readings: GpuReading) -> Telemetry:
-    """Return telemetry of all nodes that have these readings."""
-    names = {reading.node for reading in readings}
-    nodes = {
-        name: NodeReadings(name, tuple(each for each in readings if each.node == name)) for name in names
-    }
-    return Telemetry(nodes)

@@ -83,11 +83,9 @@ class Terminal:
 
     @property
     def attributes(self) -> list[Any]:
-        """The terminal's attributes from termios: raw, or as they were."""
         return termios.tcgetattr(self._fd)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Change the size of the terminal; it is as if its window was dragged."""
         self._screen.resize(lines, columns)
         self._set_size(columns, lines)
 
@@ -102,7 +100,6 @@ class Terminal:
         self._screen.reset()
 
     def wait_until_taken(self, timeout_s: float = 120) -> None:
-        """Wait until the program has read everything typed."""
         with self._slave() as slave:
             self._read_until(lambda: _unread_bytes(slave) == 0, "what was typed was not read", timeout_s)
 
@@ -117,7 +114,6 @@ class Terminal:
                 termios.tcflow(slave, termios.TCOON)
 
     def hang_up(self) -> None:
-        """Take the terminal away, as a lost connection does."""
         os.dup2(os.open(os.devnull, os.O_RDWR), self._fd)
 
     def signal(self, number: signal.Signals) -> None:
@@ -144,7 +140,6 @@ class Terminal:
         return self.exit_code
 
     def wait_for_stop(self, timeout_s: float = 120) -> None:
-        """Read until the program is suspended."""
         self._read_until(lambda: self.is_stopped, "was not suspended", timeout_s)
 
     def _read_until(self, is_so: Callable[[], bool], complaint: str, timeout_s: float) -> None:
@@ -158,7 +153,6 @@ class Terminal:
 
     @contextmanager
     def _slave(self) -> Iterator[int]:
-        """The program's side of the terminal."""
         slave = os.open(f"/proc/{self.pid}/fd/1", os.O_RDWR | os.O_NOCTTY)
         try:
             yield slave
@@ -178,7 +172,6 @@ class Terminal:
         return self._read(timeout_s)
 
     def _read(self, timeout_s: float) -> bool:
-        """Take in what was written; tell whether there was anything."""
         if chunk := self._next_piece(timeout_s):
             self.output += chunk
             if self._shows_whole_frames and _ASKS_FOR_FRAMES in chunk:

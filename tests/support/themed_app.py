@@ -14,8 +14,6 @@ Result = TypeVar("Result")
 
 
 class ThemedApp(App[Result]):
-    """App with the shared stylesheet and the packaged themes."""
-
     CSS_PATH: ClassVar[CSSPathType | None] = themes.STYLESHEET
 
     def __init__(self) -> None:

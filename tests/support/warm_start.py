@@ -28,8 +28,6 @@ MODULES = (
 
 
 class WarmStart:
-    """Runs commands as processes, one after the other."""
-
     def __init__(self) -> None:
         self._socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server: subprocess.Popen[bytes] | None = None

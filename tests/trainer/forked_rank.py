@@ -67,7 +67,6 @@ class ForkedRank:
         return self._process.exitcode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
-        """Read the remaining output and wait for the end."""
         text = ""
         if self.stdout is not None and not self.stdout.closed:
             with self.stdout:

@@ -67,7 +67,6 @@ class Job:
         self.lines.append([])
 
     def start_two(self, arguments: list[str]) -> None:
-        """Start two ranks as an operator does, without torchrun."""
         self.start_ranks(2, ["trainer.train_ddp", *arguments])
 
     def start_ranks(self, world_size: int, command: list[str], **env: str) -> None:
@@ -125,7 +124,6 @@ class Job:
 
 
 def open_mpi_env(rank: int, world_size: int, local_size: int = 0) -> dict[str, str]:
-    """Return the ranks as Open MPI exports them, on one machine unless `local_size` is smaller."""
     local_size = local_size or world_size
     return {
         "OMPI_COMM_WORLD_RANK": str(rank),
@@ -141,7 +139,6 @@ def free_port() -> str:
 
 
 def ranks_of(process: int) -> list[int]:
-    """Find the processes that a launcher started."""
     children = Path(f"/proc/{process}/task/{process}/children")
     if not children.exists():
         pytest.skip("needs Linux's /proc")

@@ -127,7 +127,6 @@ def test_two_ranks_measure_together_and_rank_0_reports(job: Job) -> None:
 
 
 def assert_result(result: dict[str, Any], drawn: dict[str, ScalarCurve]) -> None:
-    """Check that the file says what the curves do."""
     assert (result["model"], result["batch_size"], result["precision"]) == ("tiny", 8, "bf16")
     assert (result["ranks"], result["unit"], result["backend"]) == (2, "CPU", "gloo")
     assert result["versions"]["torch"] == torch.__version__

@@ -393,8 +393,6 @@ def test_hyperparameters_are_written_even_after_an_initially_full_disk(tmp_path:
 
 
 class Point(NamedTuple):
-    """One scalar of one tag; `wall_time` is in seconds since 1970."""
-
     tag: str
     step: int
     wall_time: float

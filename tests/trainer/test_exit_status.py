@@ -15,8 +15,6 @@ from trainer.signals import StopRequest
 
 
 def ended(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Return the status of work that raises `error`, and what is said."""
-
     def work() -> None:
         raise error
 
@@ -25,7 +23,6 @@ def ended(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int
 
 
 def of_compiler(words: str) -> RuntimeError:
-    """An error as torch.compile raises it when the C++ compiler has failed."""
     exc = pytest.importorskip("torch._dynamo.exc")
     error: RuntimeError = exc.TorchDynamoException(words)
     return error

@@ -121,7 +121,6 @@ def site(tmp_path: Path) -> Path:
 
 
 def run_python(code: str, *paths: Path, **env: str) -> str:
-    """Run Python with these folders on its path, and return what it printed."""
     return printed_by("-c", code, env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))} | env)
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.text.errors import Expired, KubeError, ServerFailed, Unauthorized, Unreachable
+from tests.scripted.feed import PATIENT
 from tests.scripted.logs import CountedBackoff
-from tests.scripted.mirror import ALL, PATIENT, pod, running
+from tests.scripted.mirror import ALL, pod, running
 from tests.scripted.server import (
     Answer,
     Cut,

@@ -25,7 +25,7 @@ from tests.scripted.telemetry import (
     text,
 )
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
-from tests.support.telemetry import NOON, gpu, telemetry
+from tests.support.telemetry import NOON, gpu, telemetry_of
 
 
 class Exporters:
@@ -372,7 +372,7 @@ def bert(gpus: int = 2, node_gpus: int = 8) -> tuple[Job, list[NodeRow]]:
 
 def test_each_rank_has_the_gpu_of_its_pod_by_the_order_of_their_numbers() -> None:
     job, _ = bert()
-    read = telemetry(
+    read = telemetry_of(
         gpu(5, node="n1", pod="bert-master-0"),
         gpu(7, node="n1", pod="bert-master-0"),
         gpu(6, node="n1", pod="other"),
@@ -391,7 +391,7 @@ def test_each_rank_has_the_gpu_of_its_pod_by_the_order_of_their_numbers() -> Non
 
 def test_ranks_without_readings_are_listed_without_a_gpu() -> None:
     job, _ = bert()
-    lines = readings_by_rank(job, telemetry(gpu(0, node="n1", pod="bert-master-0")))
+    lines = readings_by_rank(job, telemetry_of(gpu(0, node="n1", pod="bert-master-0")))
     assert [(line.rank, line.gpu is None) for line in lines] == [(None, False), (2, True), (3, True)]
 
 
@@ -399,12 +399,12 @@ def test_a_pod_with_the_same_name_in_another_namespace_does_not_match_the_job() 
     job, _ = bert()
     foreign = gpu(0, node="n1", pod="bert-master-0")
     foreign = gpu(0, node="n1", holders=(foreign.holders[0]._replace(namespace="elsewhere"),))
-    assert all(line.gpu is None for line in readings_by_rank(job, telemetry(foreign)))
+    assert all(line.gpu is None for line in readings_by_rank(job, telemetry_of(foreign)))
 
 
 def test_where_the_source_names_no_pod_a_pod_that_holds_the_whole_node_has_its_gpus() -> None:
     job, nodes = bert(gpus=2, node_gpus=2)
-    read = telemetry(*(gpu(index, node=name) for name in ("n1", "n2") for index in (0, 1)))
+    read = telemetry_of(*(gpu(index, node=name) for name in ("n1", "n2") for index in (0, 1)))
     lines = readings_by_rank(job, read, nodes)
     assert [line.rank for line in lines] == [0, 1, 2, 3]
     assert all(line.gpu and line.is_assumed for line in lines)
@@ -413,4 +413,4 @@ def test_where_the_source_names_no_pod_a_pod_that_holds_the_whole_node_has_its_g
 def test_where_the_source_names_no_pod_nothing_is_claimed_of_half_a_node() -> None:
     job, nodes = bert(gpus=2, node_gpus=8)
     assert holders_of(gpu(0, node="n1"), nodes) == ()
-    assert all(line.gpu is None for line in readings_by_rank(job, telemetry(gpu(0, node="n1")), nodes))
+    assert all(line.gpu is None for line in readings_by_rank(job, telemetry_of(gpu(0, node="n1")), nodes))

@@ -8,7 +8,7 @@ import pytest
 from k8s.gpus.gpu_warnings import GpuWarning, WarningKind, slow_gpus, warnings_of
 from k8s.gpus.readings import GpuHistory, GpuReading, PodContainer, Throttle, readings_by_rank
 from tests.support.objects import joined, node, pod_of, pytorch_job
-from tests.support.telemetry import gpu, observed, telemetry
+from tests.support.telemetry import gpu, observed, telemetry_of
 
 
 def idle_warnings(history: GpuHistory, **fields: Any) -> list[str]:
@@ -100,7 +100,7 @@ def slow(readings: list[GpuReading], for_s: float = 300) -> tuple[GpuWarning, ..
     history = GpuHistory()
     for reading in readings:
         observed(reading, for_s=for_s, history=history)
-    return slow_gpus(readings_by_rank(jobs["bert"], telemetry(*readings)), history)
+    return slow_gpus(readings_by_rank(jobs["bert"], telemetry_of(*readings)), history)
 
 
 def of_bert(*utilisations: float, clocks: list[float] | None = None) -> list[GpuReading]:

@@ -247,7 +247,6 @@ def test_an_unreadable_checkpoint_folder_raises_a_training_error(tmp_path: Path)
 
 
 def saved(folder: CheckpointFolder, step: int) -> str:
-    """Write the checkpoint of a step; returns its path."""
     return folder.write(state(step))
 
 
@@ -464,7 +463,6 @@ GPT = ("--model", "gpt", "--dataset", "sequences")
 
 
 def kept(*words: str, vocabulary: int = 256) -> CheckpointArgs:
-    """Return the arguments that a checkpoint of a run with these arguments keeps."""
     arguments = chosen(*words)
     samples: Any
     shape: tuple[int, ...]

@@ -70,7 +70,6 @@ def test_an_unsupported_precision_is_rejected_and_auto_is_fp32_on_a_cpu() -> Non
 
 
 def moved(*words: str) -> Any:
-    """Return the change of all weights in one step of SGD."""
     state = state_of("--optimizer", "sgd", *words)
     before = weights_of(state)
     state.train_step(*lenet_batch())

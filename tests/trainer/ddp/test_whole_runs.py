@@ -33,8 +33,6 @@ NORMED = [
 
 
 class Run(NamedTuple):
-    """The last checkpoint and the curves of a run."""
-
     state: dict[str, Any]  # the last checkpoint
     curves: dict[str, list[float]]
     folder: Path
