@@ -10,7 +10,7 @@ from k8s.kinds.job_spec import JOB_FIELDS, JobField
 from k8s.kinds.job_spec.field_types import Switch
 from tests import ROOT
 from tui.commands import COMMANDS
-from tui.commands.submission.submit_flags import metavar_of
+from tui.commands.support.submit_flags import metavar_of
 from tui.screens import ACTIONS, key_table
 from tui.text.kind_words import words_of
 

@@ -24,7 +24,7 @@ _BY_FOLDER = {
     "trainer/tfevents": "columns event",
     "tui/runs": "series",
     "tui/tables": "events filters",
-    "tui/draft": "draft fields form_spec form_model job_draft job_templates manifest_edits preflight",
+    "tui/draft": "draft fields form_model job_draft job_templates manifest_edits preflight",
     "tui/text": "change_plans filter_query format",
 }
 MODULES = tuple(f"{folder}/{name}.py" for folder, names in _BY_FOLDER.items() for name in names.split())

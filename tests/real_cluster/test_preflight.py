@@ -30,7 +30,8 @@ from k8s.snapshot import ClusterSnapshot
 from tests.real_cluster import operator_objects
 from tests.real_cluster.conftest import shared_namespace
 from tests.support.real_cluster import BUSYBOX, NODE, SERVED, console, made_objects, make_quota
-from tui.commands.submission.manifests import ManifestObject, check_manifests
+from tui.draft.manifest_yaml import ManifestObject
+from tui.draft.preflight import check_manifests
 
 pytestmark = pytest.mark.cluster
 

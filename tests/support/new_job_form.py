@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from k8s.kinds import JobRef
+from k8s.kinds import CreatableKind, JobRef
+from k8s.kinds.job_spec import JOB_FIELDS, JobSpec
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from tui.draft.fields import COMMAND, default_values
+from tui.draft.job_draft import texts_of
 
 
 def form_values(**values: str) -> dict[str, str]:
     return {**default_values(), "name": "bert-1", "claim": "workspace", **values}
+
+
+def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
+    """Return the form's values of a clone."""
+    texts = texts_of({name: getattr(spec, name) for name in JOB_FIELDS})
+    return {**default_values(), "kind": kind.title, **texts}
 
 
 def command(line: str, **values: str) -> dict[str, str]:

@@ -141,8 +141,8 @@ def _only_one(key: str) -> Iterator[bool]:
 async def _refresh_names(options: ConsoleOptions, key: str) -> None:
     from k8s.client.auth.kubeconfig import read_kubeconfig
     from k8s.models.resources import NAMESPACES, NODES
-    from tui.commands.submission.template import every_template
     from tui.commands.support.connect import cluster, read_jobs
+    from tui.draft.job_templates import every_template
 
     # What cannot be read now keeps its names.
     found: dict[str, Any] = {**read_names(key), "at": time.time()}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import posixpath
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,28 +18,24 @@ from k8s.client.client import Client, fetch_username
 from k8s.cluster.discovery import discover
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.owned_objects import OwnedObject, owned_objects_of, problems_with_files, with_files
-from k8s.jobs.run_folders import run_stamp
-from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
-from k8s.kinds.job_spec import USER_ANNOTATION, JobFiles, JobSpec, wants_gpus
+from k8s.jobs.pod_files import local_folder
+from k8s.jobs.run_folders import list_runs, run_stamp
+from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef, Manifest
+from k8s.kinds.job_spec import (
+    LOG_DIR_ANNOTATION,
+    TRAINER_ANNOTATION,
+    USER_ANNOTATION,
+    JobFiles,
+    JobSpec,
+    wants_gpus,
+)
 from k8s.kinds.parse import USERS
 from k8s.kinds.pod_code import PASSWORD, USERNAME, credentials_in
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.snapshot import ClusterSnapshot
-from k8s.text.errors import KubeError, NoCluster
+from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NoCluster, NotFound
 from k8s.text.yaml_writer import to_yaml
-from tui.commands.submission.continued import continued_folder, folder_without_cluster, report_checkpoints
-from tui.commands.submission.manifests import (
-    CheckedObject,
-    ManifestObject,
-    check_by_server,
-    check_manifests,
-    namespace_of,
-    read_manifests,
-    versions_known,
-)
-from tui.commands.submission.submit_flags import add_spec_arguments, complain, draft_of, model_flags, spec_of
-from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
 from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
 from tui.commands.support.log_output import follow_to_end
@@ -50,8 +49,20 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.commands.support.parser import CommandParser
+from tui.commands.support.submit_flags import (
+    WORKSPACE,
+    add_spec_arguments,
+    complain,
+    draft_of,
+    fill_in,
+    model_flags,
+    spec_of,
+    with_kind,
+)
 from tui.draft.job_files import load_job_files, needs_git_credentials
-from tui.draft.preflight import check_submit
+from tui.draft.manifest_yaml import ManifestObject, read_manifests, versions_known
+from tui.draft.preflight import CheckedObject, check_manifests, check_submit
+from tui.draft.volume import EarlierRun, EarlierRuns, earlier_runs, inspect_volume
 from tui.settings.options import ConsoleOptions, command_line, local_user
 from tui.text.kind_words import NOT_MADE, words_of
 
@@ -142,10 +153,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
-    if name := getattr(flags, "template", ""):
-        template = template_named(name, options.templates_folder)
-        fill_in(flags, template)
-        options = replace(options, namespace=options.namespace or template.fields.get("namespace", ""))
+    if hasattr(flags, "template"):
+        options = fill_in(flags, options)
     if getattr(flags, "follow", False) and dry_run:
         raise WrongUsage("--follow cannot be combined with --dry-run.")
     submit = _submit_file if flags.filename else _submit_flags
@@ -173,10 +182,10 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
         refs = []
         with _reported_once(refusals):
             if len(wanted) > 1 and not dry_run:
-                await check_by_server(client, wanted, namespace)
+                await _check_by_server(client, wanted, namespace)
             for each in wanted:
-                home = namespace_of(each.manifest, namespace)
-                await report_checkpoints(client, each.resource, each.manifest, home)
+                home = _namespace_of(each.manifest, namespace)
+                await _report_checkpoints(client, each.resource, each.manifest, home)
                 ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
                 words = "created (server dry run)" if dry_run else "created"
                 _print([each], namespace, words, output, with_secrets=with_secrets)
@@ -194,7 +203,7 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
     spec = spec_of(draft, kinds[0], stamp)
     files = replace(await _read_files(spec), git_login=_git_credentials(spec, flags.git_user))
     if dry_run == "client":
-        namespace, folder = await _namespace(options), folder_without_cluster(flags)
+        namespace, folder = await _namespace(options), _folder_without_cluster(flags)
         spec = spec_of(draft, kinds[0], stamp, namespace=namespace, continued=folder)
         _print_all(kinds[0], spec, files, "created (dry run)", output, with_secrets=with_secrets)
         return 0
@@ -203,7 +212,7 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
         kind = next(iter(await discover(client, kinds)), kinds[0]) if len(kinds) > 1 else kinds[0]
         spec = spec_of(draft, kind, stamp, namespace=namespace)
         if draft.trainer is not None:
-            folder = await continued_folder(options, client, flags, spec)
+            folder = await _continued_folder(options, client, flags, spec)
             spec = spec_of(draft, kind, stamp, namespace=namespace, continued=folder)
         spec = replace(spec, user=await fetch_username(client) or spec.user)
         checked = await _check(options, client, kind, spec, files)
@@ -261,6 +270,86 @@ def _git_credentials(spec: JobSpec, user: str) -> Mapping[str, str]:
     if not password:
         raise WrongUsage("--git-user: no password was typed.")
     return {USERNAME: user, PASSWORD: password}
+
+
+async def _check_by_server(client: Client, wanted: Sequence[ManifestObject], namespace: str) -> None:
+    """Let the server validate all objects before the first is created, so that none is created in part.
+
+    Raises:
+        KubeError: The server rejected an object.
+    """
+    for resource, manifest in wanted:
+        home = _namespace_of(manifest, namespace)
+        try:
+            await create_manifest(client, resource, manifest, home, dry_run=True)
+        except (Conflict, Forbidden, Invalid, NotFound) as error:
+            if not error.is_foreign:
+                error.hint = f"{error.hint} Nothing was created.".strip()
+                raise
+
+
+def _folder_without_cluster(flags: argparse.Namespace) -> str:
+    """Return the folder that `--continue` names, for a dry run without a cluster.
+
+    Raises:
+        WrongUsage: It names a job, which only a cluster can resolve.
+    """
+    text = str(flags.continue_from)
+    if text and not text.startswith("/"):
+        raise WrongUsage(
+            f"--continue {text}: with --dry-run=client name its folder, e.g. /workspace/{text}-2026…"
+        )
+    return EarlierRuns().find(text).folder if text else ""
+
+
+async def _continued_folder(
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec
+) -> str:
+    """Return the folder of the run that `--continue` names, and describe the run on stderr.
+
+    Raises:
+        WrongUsage: The run does not exist or cannot be continued.
+    """
+    volume = await inspect_volume(client, spec.namespace, _workspace_claim(spec), WORKSPACE.path, "")
+    runs = volume.runs if volume.is_visible else None
+    if not flags.continue_from:
+        found = earlier_runs((), runs, WORKSPACE.path).by_job.get(spec.name)
+        if found is not None and WORKSPACE.path in spec.log_dir:
+            words = found.words(time.time())
+            write_stderr(f"Starts anew; to go on from {words}: --continue {spec.name}")
+        return ""
+    snapshot = await read_jobs(options, client)
+    jobs = [job for job in snapshot.jobs if job.ref.namespace == spec.namespace]
+    earlier = earlier_runs(jobs, runs, WORKSPACE.path, knows_all_jobs=not snapshot.missing_jobs)
+    try:
+        run = earlier.find(flags.continue_from)
+    except LookupError as error:
+        raise WrongUsage(f"--continue: {error.args[0]}") from error
+    write_stderr(f"Continues {run.words(time.time())}.")
+    return run.folder
+
+
+async def _report_checkpoints(client: Client, resource: Resource, manifest: Manifest, namespace: str) -> None:
+    """Report on stderr the checkpoint from which a manifest's trainer will resume."""
+    meta = manifest["metadata"]
+    annotations = meta.get("annotations")
+    kind = next((each for each in KINDS if each.resource == resource), None)
+    if kind is None or not isinstance(annotations, dict) or not annotations.get(TRAINER_ANNOTATION):
+        return
+    folder = posixpath.dirname(str(annotations.get(LOG_DIR_ANNOTATION) or ""))
+    try:
+        replicas = kind.replicas(manifest)
+        root = await local_folder(client, replicas[0].template, namespace, folder) if replicas else None
+    except (KubeError, AttributeError, TypeError, ValueError):
+        return  # what is wrong with it, the server says
+    runs = await asyncio.to_thread(list_runs, root.parent) if root is not None else []
+    for run in (run for run in runs if root is not None and run.name == root.name):
+        found = EarlierRun(run.job, folder, "", run.step, run.saved_s)
+        write_stderr(f"Continues {found.words(time.time())}: its manifest names {folder}.")
+
+
+def _workspace_claim(spec: JobSpec) -> str:
+    return next((mount.claim for mount in spec.mounts if mount.path == WORKSPACE.path), "")
 
 
 def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
@@ -443,4 +532,9 @@ def _print(
         for resource, manifest in wanted:
             meta = manifest["metadata"]
             name = meta.get("name") or f"{meta['generateName']}…"
-            write(f"{resource.kind} {namespace_of(manifest, namespace)}/{name} {words}.")
+            write(f"{resource.kind} {_namespace_of(manifest, namespace)}/{name} {words}.")
+
+
+def _namespace_of(manifest: Manifest, namespace: str) -> str:
+    """Return the namespace that a manifest names, or else the given one."""
+    return str(manifest["metadata"].get("namespace") or namespace)

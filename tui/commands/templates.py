@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from tui.commands.submission.template import every_template
 from tui.commands.support.output import add_format, write_object, write_stderr, write_table
+from tui.draft.job_templates import every_template
 from tui.settings.options import ConsoleOptions
 from tui.tables.column import OutputColumn
 from tui.text.format import NOTHING

@@ -12,7 +12,7 @@ from k8s.jobs.create import JobRejected
 from k8s.jobs.owned_objects import OwnedObject, problems_with_files, with_files
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, Manifest
-from k8s.kinds.job_spec import NO_FILES, JobFiles, JobSpec
+from k8s.kinds.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec
 from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name
 from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
@@ -28,7 +28,7 @@ from tui.draft.fields import (
     default_values,
     labels,
 )
-from tui.draft.form_spec import FormResult, base_name, field_key, parse_values, values_from_spec
+from tui.draft.job_draft import FormResult, base_name, field_key, parse_values, texts_of
 from tui.draft.job_files import load_job_files, needs_git_credentials
 from tui.draft.job_templates import JobTemplate
 from tui.draft.manifest_yaml import documents_beside, objects_beside
@@ -104,7 +104,8 @@ class FormModel:
         values = default_values() | {"namespace": namespace or "default"}
         spec = clone.spec if clone is not None else None
         if clone is not None and spec is not None:
-            values |= values_from_spec(spec, clone.kind or CREATABLE[0])
+            kind = clone.kind or CREATABLE[0]
+            values |= {"kind": kind.title, **texts_of({name: getattr(spec, name) for name in JOB_FIELDS})}
         self.values: Mapping[str, str] = values
         """The value of every field, by key; replaced as a whole, never changed."""
         self._saved: Mapping[str, str] = values
@@ -115,7 +116,8 @@ class FormModel:
         self._name_base = ""
         self._touched: set[str] = set()
         self._server_errors: dict[str, str] = {}
-        self._clone = clone
+        self._clone = spec
+        self._clone_made = parse_values(values, user, stamp=self._stamp).spec if spec is not None else None
         self._computed: tuple[FormResult, JobFiles, _LocalFiles] | None = None
         if clone is None:
             self._suggest_name()
@@ -128,7 +130,7 @@ class FormModel:
     def _recompute(self) -> None:
         """Derive everything from the values; what did not change stays the same object."""
         values = self.values
-        result = parse_values(values, self.user, stamp=self._stamp, like=self._clone)
+        result = parse_values(values, self.user, stamp=self._stamp, adjust=self._like_the_clone)
         spec, is_read = result.spec, _local_names(result.spec) in ((), self._files.names)
         files = replace(self._files.contents if is_read else NO_FILES, git_login=self._git_login(spec))
         computed = (result, files, self._files)
@@ -148,6 +150,14 @@ class FormModel:
             self.links,
             self._capacity[1],
         )
+
+    def _like_the_clone(self, spec: JobSpec) -> JobSpec:
+        # Text cannot tell `python x.py` from `sh -c "python x.py"`, nor name a trainer's own folders.
+        clone, made = self._clone, self._clone_made
+        if clone is None or made is None or spec.command != made.command:
+            return spec
+        log_dir = clone.log_dir if spec.log_dir == made.log_dir else spec.log_dir
+        return replace(spec, command=clone.command, trainer=clone.trainer, log_dir=log_dir)
 
     def _derive(self, result: FormResult, files: JobFiles, *, is_read: bool) -> DerivedJob:
         kind, spec = result.kind, result.spec

@@ -12,23 +12,17 @@ from typing import Any
 
 import yaml
 
-from k8s.kinds import CREATABLE, KINDS
-from k8s.kinds.job_spec import JOB_FIELDS, JobSpec
+from k8s.kinds import KINDS
+from k8s.kinds.job_spec import JOB_FIELDS
 from k8s.kinds.job_spec.field_types import Pairs, Switch
 from k8s.text.home import read_named_file
-from trainer.catalogue import TRAINERS
-from tui.draft.fields import COMMAND
-from tui.draft.form_spec import values_from_spec
+from trainer.catalogue import TRAINERS, find
+from tui.draft.job_draft import texts_of
 from tui.draft.manifest_yaml import Loader
 
 LARGEST_BYTES = 200_000
 _PACKAGED = Path(__file__).with_name("templates")
 _OF_TRAINER = "trainer-"
-_FORM_KEYS = {
-    "command": ("run", COMMAND),
-    "trainer": ("run",),
-    "mounts": ("claim", "mount_path", "more_volumes"),
-}
 
 
 class TemplateError(Exception):
@@ -44,8 +38,7 @@ class JobTemplate:
     is_own: bool = False
     kind: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Values by field of `JobSpec`; missing fields are not changed."""
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    """Values by field of `JobSpec`; missing fields are not changed. A trainer comes with its command."""
 
     @property
     def title(self) -> str:
@@ -54,16 +47,7 @@ class JobTemplate:
 
     def form_values(self) -> dict[str, str]:
         """Return the form values that it sets, by key."""
-        spec = JobSpec(**{key: value for key, value in self.fields.items() if key != "trainer"})
-        every = values_from_spec(spec, CREATABLE[0])
-        keys = [key for name in self.fields for key in _FORM_KEYS.get(name, (name,))]
-        found = {key: every[key] for key in keys if key in every}
-        if self.kind:
-            found["kind"] = self.kind
-        if trainer := self.fields.get("trainer"):
-            found["run"] = trainer
-            found |= {f"{trainer}.{name}": text for name, text in self.arguments.items()}
-        return found
+        return texts_of(self.fields) | ({"kind": self.kind} if self.kind else {})
 
 
 def packaged_templates() -> list[JobTemplate]:
@@ -76,19 +60,41 @@ def packaged_templates() -> list[JobTemplate]:
     ]
 
 
-def own_templates(folder: Path) -> tuple[list[JobTemplate], list[str]]:
-    """Return the user's templates by name, and an error for each invalid file; `folder` may not exist."""
+def every_template(folder: Path) -> tuple[list[JobTemplate], list[str]]:
+    """Return the user's and the packaged templates, and an error for each invalid file.
+
+    Args:
+        folder: Folder of the user's templates, which come first and hide others of their name; it may not
+            exist.
+    """
     found, problems = [], []
     try:
         paths = sorted(folder.glob("*.yaml"))
     except OSError as error:
-        return [], [f"Could not read {folder}: {error.strerror}."]
+        paths, problems = [], [f"Could not read {folder}: {error.strerror}."]
     for path in paths:
         try:
             found.append(_read(path, is_own=True))
         except TemplateError as error:
             problems.append(str(error))
-    return found, problems
+    names = {template.name for template in found}
+    return [*found, *(each for each in packaged_templates() if each.name not in names)], problems
+
+
+def template_named(name: str, folder: Path) -> JobTemplate:
+    """Return a template by name.
+
+    Raises:
+        TemplateError: It is invalid or does not exist; the message names those that do.
+    """
+    found, problems = every_template(folder)
+    template = next((each for each in found if each.name == name), None)
+    if template is None:
+        known = ", ".join(each.name for each in found)
+        start = f"There is no template {name!r}" if name else "Name a template"
+        own = (problem for problem in problems if name and str(folder / f"{name}.yaml") in problem)
+        raise TemplateError(next(own, f"{start}: {known}."))
+    return template
 
 
 def _read(path: Path, *, is_own: bool) -> JobTemplate:
@@ -103,12 +109,12 @@ def _read(path: Path, *, is_own: bool) -> JobTemplate:
         mark = error.problem_mark or error.context_mark
         line = f" line {mark.line + 1}:" if mark else ""
         raise TemplateError(f"Template {path}:{line} {error.problem or 'not valid YAML'}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, LookupError, ValueError) as error:
         raise TemplateError(f"Template {path}: {str(error).rstrip('.')}.") from error
 
 
 def _template(name: str, found: Mapping[Any, Any], *, is_own: bool) -> JobTemplate:
-    trainer = found.get("trainer", "")
+    trainer, given = found.get("trainer", ""), found.get("arguments") or {}
     known = {*JOB_FIELDS, "kind", "description", "arguments"} - {"user"}
     if unknown := [str(key) for key in found if key not in known]:
         raise ValueError(f"there is no field {', '.join(unknown)}")
@@ -116,21 +122,14 @@ def _template(name: str, found: Mapping[Any, Any], *, is_own: bool) -> JobTempla
     if kind and kind not in (each.title for each in KINDS):
         raise ValueError(f"there is no kind {kind}")
     fields = {key: _value(key, value) for key, value in found.items() if key in JOB_FIELDS}
-    if trainer and trainer not in (each.name for each in TRAINERS):
-        raise ValueError(f"there is no trainer {trainer}")
     if "command" in found and not found.get("torchrun") and isinstance(found["command"], str):
         fields["command"] = ("sh", "-c", found["command"].strip())
-    given = found.get("arguments") or {}
     if not isinstance(given, dict) or (given and not trainer):
         raise ValueError("arguments must be those of a trainer, by name")
-    return JobTemplate(
-        name,
-        str(found.get("description", "")),
-        is_own,
-        kind,
-        fields,
-        {str(key): _text(value) for key, value in given.items()},
-    )
+    if trainer:
+        arguments = {str(key): _text(value) for key, value in given.items()}
+        fields["command"] = tuple(find(trainer).command(arguments, launcher="torchrun"))
+    return JobTemplate(name, str(found.get("description", "")), is_own, kind, fields)
 
 
 def _value(key: str, value: Any) -> Any:

@@ -1,12 +1,13 @@
-"""Manifests as YAML: parsed with error positions, and owned objects to read."""
+"""Manifests as YAML: of files and of editors, with the place of an error; and owned objects to read."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -14,7 +15,10 @@ from k8s.jobs.owned_objects import OwnedObject, is_uploaded, owned_objects_of, w
 from k8s.jobs.upload import upload_mount
 from k8s.kinds import KINDS, CreatableKind, Manifest
 from k8s.kinds.job_spec import JobFiles, JobSpec
-from k8s.text.redact import masked
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
+from k8s.text.errors import KubeError
+from k8s.text.home import expand_home, read_named_file
+from k8s.text.redact import MARK, MASK, masked
 from k8s.text.yaml_writer import to_yaml
 from tui.text.format import memory
 
@@ -166,6 +170,111 @@ def _checked(found: object) -> Manifest:
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         raise ValueError("metadata.name is required.")
     return found
+
+
+KNOWN: tuple[Resource, ...] = (
+    *(kind.resource for kind in KINDS),
+    CLAIMS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    DEPLOYMENTS,
+)
+
+
+class ManifestObject(NamedTuple):
+    """One object to create."""
+
+    resource: Resource
+    manifest: Manifest
+
+
+class BadManifest(KubeError):
+    """A file holds no manifest of a known kind."""
+
+
+def read_manifests(path: str) -> list[ManifestObject]:
+    """Parse all objects of a file; `-` is standard input.
+
+    Raises:
+        BadManifest: The file cannot be read, or an object is invalid or of an unknown kind.
+    """
+    where = "standard input" if path == "-" else path
+    found: list[ManifestObject] = []
+    try:
+        objects = _objects(_read(path, where))
+    except ValueError as error:
+        raise BadManifest(f"{where} is not YAML.", str(error)) from error
+    for number, obj in enumerate(objects, 1):
+        each = _as_submitted(obj, f"{where}, object {number}")
+        _check_is_new(each, found, f"{where}, object {number}")
+        found.append(each)
+    if not found:
+        raise BadManifest(f"There is no manifest in {where}.")
+    return found
+
+
+def _check_is_new(each: ManifestObject, before: Sequence[ManifestObject], where: str) -> None:
+    """Reject a second object of the same kind and name: the server would reject it half-way."""
+    meta = each.manifest["metadata"]
+    for resource, manifest in before:
+        other = manifest["metadata"]
+        same = all(meta.get(key) == other.get(key) for key in ("name", "namespace"))
+        if resource == each.resource and meta.get("name") and same:
+            raise BadManifest(f"{where}, is a second {resource.kind} {meta['name']}.")
+
+
+def _read(path: str, where: str) -> str:
+    try:
+        if path == "-":
+            raw = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+        elif path.startswith("/dev/fd/"):  # the shell's <(command): a pipe that somebody writes
+            with open(path, "rb") as pipe:
+                raw = pipe.read(LARGEST_BYTES + 1)
+        else:
+            raw = read_named_file(expand_home(path), LARGEST_BYTES)
+    except OSError as error:
+        raise BadManifest(f"Could not read {where}.", f"{error.strerror or error}.") from error
+    if len(raw) > LARGEST_BYTES:
+        raise BadManifest(
+            f"Could not read {where}.", "It is larger than 3 MiB, the most that a cluster takes."
+        )
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadManifest(f"Could not read {where}.", f"It is not UTF-8 at byte {error.start}.") from error
+
+
+def _as_submitted(obj: object, where: str) -> ManifestObject:
+    if not isinstance(obj, dict):
+        raise BadManifest(f"{where}, is not a manifest.", "It must be an object (a mapping).")
+    api_version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
+    for name, value in (("apiVersion", api_version), ("kind", kind)):
+        if not isinstance(value, str) or not value:
+            raise BadManifest(f"{where}, has no {name}.", hint="Add it, e.g. kind: Job.")
+    if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+        raise BadManifest(f"{where}, has no metadata.name.", hint="Add a name.")
+    text = json.dumps(obj, ensure_ascii=False)
+    if mark := MARK.search(text):
+        words = f"{where}, a {kind}, holds {mark[0]} where a value was hidden."
+        raise BadManifest(words, hint="Write the value in its place, or print it again with --show-secrets.")
+    if kind == SECRETS.kind and MASK in text:
+        raise BadManifest(
+            f"{where}, a Secret, holds {MASK} where a value was hidden.", hint="Write the value in its place."
+        )
+    same = [each for each in KNOWN if each.kind == kind]
+    group, _, version = str(api_version).rpartition("/")
+    for resource in (each for each in same if each.group == group):
+        # Whether there is another version than those known here, the server says.
+        exact = next((each for each in same if each.api_version == api_version), None)
+        return ManifestObject(exact or replace(resource, version=version), obj)
+    names = ", ".join(f"{each.kind} {each.api_version}" for each in same or KNOWN)
+    raise BadManifest(f"{where}, is a {kind} {api_version}, which is not supported.", f"Supported: {names}.")
+
+
+def versions_known(resource: Resource) -> list[str]:
+    """Return the known versions of a resource."""
+    return [each.api_version for each in KNOWN if (each.kind, each.group) == (resource.kind, resource.group)]
 
 
 LONGEST_CONTENT = 2_000

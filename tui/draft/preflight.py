@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import redirect_stderr
 from dataclasses import replace
-from io import StringIO
 from typing import NamedTuple
 
 from k8s.client.client import Client
@@ -19,7 +17,7 @@ from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models import accelerators
 from k8s.models.resources import Resource
 from k8s.reasons.cause import ERROR, REFUSED, Cause, Severity
-from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity
+from k8s.reasons.cluster_checks import check_against_cluster, check_objects, fetch_capacity
 from k8s.reasons.pod_rules import claim_cause
 from k8s.reasons.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, main_resource
 from k8s.reasons.shortage import PodSet, pod_sets
@@ -27,7 +25,8 @@ from k8s.reasons.static_checks import check_capacity, check_statically, pods_at_
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from trainer.catalogue import find
 from tui.draft.fields import SIZE_FIELDS
-from tui.draft.form_spec import FormResult
+from tui.draft.job_draft import FormResult, arguments_of
+from tui.draft.manifest_yaml import ManifestObject
 from tui.draft.volume import VolumeContent
 from tui.text.cells import elide_middle
 from tui.text.format import count, plural
@@ -363,12 +362,8 @@ def describe_batch(spec: JobSpec) -> str:
 
     Ignores trainers without images, and arguments that are invalid for other reasons.
     """
-    if spec.trainer != "ddp" or (words := find(spec.trainer).words_of(spec.command)) is None:
-        return ""
-    try:
-        with redirect_stderr(StringIO()):
-            chosen = find(spec.trainer).parser().parse_args(words)
-    except SystemExit:
+    chosen = arguments_of(find("ddp"), spec.command) if spec.trainer == "ddp" else None
+    if chosen is None or find("ddp").conflict(chosen):
         return ""
     ranks = _ranks(spec)
     batch = chosen.batch_size
@@ -386,3 +381,45 @@ def _ranks(spec: JobSpec) -> int:
     if words[0] == "mpirun" and "-np" in words:
         return int(words[words.index("-np") + 1])
     return spec.workers * spec.processes
+
+
+class CheckedObject(NamedTuple):
+    """Findings about one job of a file, or about all its other objects."""
+
+    title: str
+    """Such as `PyTorchJob bert`; empty for all other objects together."""
+    causes: Sequence[Cause]
+
+
+async def check_manifests(
+    client: Client,
+    wanted: Sequence[ManifestObject],
+    namespace: str,
+    fetch_nodes: FetchNodes,
+) -> list[CheckedObject]:
+    """Return the problems that creating these objects would meet.
+
+    Args:
+        client: The cluster.
+        wanted: The objects of the file.
+        namespace: Namespace of objects that name none.
+        fetch_nodes: Reads the nodes, at most once.
+    """
+    found, others, snapshot = [], [], None
+
+    async def nodes() -> ClusterSnapshot | None:
+        nonlocal snapshot
+        snapshot = snapshot or await fetch_nodes()
+        return snapshot
+
+    for each in wanted:
+        resource, manifest = each
+        causes = await check_manifest(client, resource, manifest, namespace, nodes, wanted)
+        if causes is None:
+            others.append(each)
+        else:
+            kind = next(kind for kind in CREATABLE if kind.resource == resource)
+            found.append(CheckedObject(f"{kind.title} {manifest['metadata']['name']}", causes))
+    if others:
+        found.append(CheckedObject("", await check_objects(client, others, namespace)))
+    return found

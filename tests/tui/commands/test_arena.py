@@ -18,8 +18,8 @@ from tests.support.objects import node, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import echo
 from tui.commands import NOT_HERE
-from tui.commands.submission.submit_flags import add_spec_arguments, draft_of
 from tui.commands.support.parser import CommandParser
+from tui.commands.support.submit_flags import add_spec_arguments, draft_of
 
 GUIDES = sorted((FIXTURES / "guides").glob("*.sh"))
 BENCHMARK = (

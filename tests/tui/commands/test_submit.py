@@ -515,7 +515,7 @@ KNOWN = ", ".join(["ours", *(template.name for template in PACKAGED)])
         (("--template", "ours"), "--name: Required"),
         (("--template", "open"), "Template open names no kind of job: say submit KIND --template open"),
         (("--template", "tf"), "Template tf: no TFJob is made here"),
-        (("pytorch", "--template", "odd"), "template odd: "),
+        (("pytorch", "--template", "odd"), "odd.yaml: The trainer ddp has no argument 'nothing'."),
     ],
 )
 async def test_an_unknown_or_unusable_template_is_rejected(

@@ -16,7 +16,7 @@ from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster
 from tests.support.objects import batch_job, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import BATCH_JOBS, PYTORCH_JOBS, SMALL, echo, job_in
-from tui.commands.submission.manifests import BadManifest, read_manifests
+from tui.draft.manifest_yaml import BadManifest, read_manifests
 
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {}}}\nspec: {{}}\n"
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
@@ -57,9 +57,9 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: b: c\n", "is not YAML at line 1, column 5."),
-        ("kind: Job\n\tspec: 1\n", "is not YAML at line 2, column 1."),
-        ("kind: [Job\n", "is not YAML at line 2"),
+        ("a: b: c\n", "is not YAML.\nLine 1, column 5: "),
+        ("kind: Job\n\tspec: 1\n", "is not YAML.\nLine 2, column 1: "),
+        ("kind: [Job\n", "is not YAML.\nLine 2"),
         ("", "There is no manifest in"),
         ("---\n---\n", "There is no manifest in"),
         ("- a\n- b\n", "It must be an object (a mapping)"),
@@ -70,17 +70,17 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine) -> None:
             "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x}\n",
             "a StatefulSet apps/v1, which is not",
         ),
-        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: .nan}\n", "holds a value that a manifest cannot"),
-        ("a: &a [*a]\n", "holds a value that a manifest cannot"),
-        ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: .nan}\n", "Not a valid manifest"),
+        ("a: &a [*a]\n", "Not a valid manifest"),
+        ("a: !!python/object:os.system {}\n", "is not YAML.\nLine 1"),
         ("a: \x01\n", "is not YAML"),
         (
             f"{ENV}    - {{name: DEBUG, value: off}}\n",
-            "line 5, column 28.\nthe value of a variable must be",
+            "Line 5, column 28: the value of a variable must be",
         ),
         (
             f"{ENV}    - name: MASK\n      value: 0x10\n",
-            "line 6, column 14.\nthe value of a variable must",
+            "Line 6, column 14: the value of a variable must",
         ),
         (f"{ENV}    - name: N\n      value: 8\n", 'quote it, as "8".'),
         (BOMB, "larger than 3 MiB, the most that a cluster accepts"),
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, said: st
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
-        ("a: b: c\n", 1, "is not YAML at line 1, column 5."),
+        ("a: b: c\n", 1, "Line 1, column 5: "),
         (JOB.format("x, namespace: other"), 2, "-n default: the manifest names namespace other."),
     ],
 )

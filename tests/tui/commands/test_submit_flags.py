@@ -26,11 +26,11 @@ from k8s.kinds.job_spec.field_types import (
 )
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import manifest_of
-from tui.commands.submission.submit_flags import add_spec_arguments, draft_of, flag_of, spec_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
+from tui.commands.support.submit_flags import add_spec_arguments, draft_of, flag_of, spec_of
 from tui.draft.fields import COMMAND, default_values
-from tui.draft.form_spec import parse_values
+from tui.draft.job_draft import parse_values
 
 BASE = ("--name=demo", "--image=x")
 SMALL = (*BASE, "true")

@@ -17,10 +17,9 @@ from k8s.kinds.carried_spec import with_spec
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from tests.scripted.server import Answer, ScriptedCluster
-from tui.draft.fields import COMMAND, default_values
+from tui.draft.fields import COMMAND, default_values, hidden_fields
 from tui.draft.form_model import FormModel
-from tui.draft.form_spec import FormResult, parse_values
-from tui.draft.hidden_fields import hidden_fields
+from tui.draft.job_draft import FormResult, parse_values
 from tui.draft.preflight import line_text, preflight
 from tui.draft.volume import MNIST_FILES, VolumeContent, earlier_runs, inspect_volume
 

@@ -14,9 +14,17 @@ from k8s.kinds import CREATABLE
 from k8s.kinds.job_spec import JOB_FIELDS, JobSpec
 from k8s.kinds.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Pairs, Quantity, Switch
 from k8s.snapshot import ClusterSnapshot
-from tui.draft.fields import COMMAND, JOB_FORM_FIELDS, SECTIONS, FormField, default_values
-from tui.draft.form_spec import parse_values, values_from_spec
-from tui.draft.hidden_fields import hidden_fields, lacking_of
+from tests.support.new_job_form import values_from_spec
+from tui.draft.fields import (
+    COMMAND,
+    JOB_FORM_FIELDS,
+    SECTIONS,
+    FormField,
+    default_values,
+    hidden_fields,
+    lacking_of,
+)
+from tui.draft.job_draft import parse_values
 from tui.draft.preflight import preflight
 
 FORM_KEYS = {"trainer": "run", "mounts": "more_volumes"}

@@ -11,10 +11,10 @@ from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Mount
 from trainer.catalogue import TRAINERS
 from tui.draft.fields import default_values
 from tui.draft.form_model import FormModel
-from tui.draft.form_spec import parse_values
+from tui.draft.job_draft import parse_values
 from tui.draft.job_templates import (
     JobTemplate,
-    own_templates,
+    every_template,
     packaged_templates,
 )
 
@@ -24,7 +24,7 @@ PACKAGED = {each.name: each for each in packaged_templates()}
 def own(folder: Path, text: str) -> JobTemplate:
     """Return the template that a file with this text is."""
     (folder / "mine.yaml").write_text(text)
-    found, problems = own_templates(folder)
+    found, problems = every_template(folder)
     assert problems == []
     return found[0]
 
@@ -32,8 +32,8 @@ def own(folder: Path, text: str) -> JobTemplate:
 def problem(folder: Path, text: str | bytes) -> str:
     """Return the problem of a file with this text."""
     (folder / "bad.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    found, problems = own_templates(folder)
-    assert found == []
+    found, problems = every_template(folder)
+    assert not any(each.is_own for each in found)
     return problems[0]
 
 
@@ -85,7 +85,7 @@ def test_a_template_with_a_trainer_fills_its_arguments(tmp_path: Path) -> None:
         ("gang: 1", "gang cannot be 1"),
         ("workers: {a: 1}", "workers cannot be"),
         ("kind: Cron", "there is no kind Cron"),
-        ("trainer: mine", "there is no trainer mine"),
+        ("trainer: mine", "There is no trainer 'mine'"),
         ("env:\n  DEBUG: off\n", 'line 2: the value of a variable must be a text: quote it, as "off"'),
         ("env: {MASK: 0x10}", 'line 1: the value of a variable must be a text: quote it, as "0x10"'),
         ("workers: 2\nenv: {TIME: 1:30}", "line 2: the value of a variable must be a text"),
@@ -106,8 +106,8 @@ def test_valid_templates_are_offered_despite_an_invalid_file(tmp_path: Path) -> 
     (tmp_path / "good.yaml").write_text("workers: 2")
     (tmp_path / "bad.yaml").write_text("x: 1")
     (tmp_path / "notes.txt").write_text("no template")
-    found, problems = own_templates(tmp_path)
-    assert [each.name for each in found] == ["good"]
+    found, problems = every_template(tmp_path)
+    assert [each.name for each in found if each.is_own] == ["good"]
     assert len(problems) == 1
 
 

@@ -13,11 +13,11 @@ from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.kinds.job_spec.field_types import LONGEST_TEXT
 from k8s.snapshot import SANDBOX_VERSION, ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
-from tests.support.new_job_form import cluster, command, form_values, job, node
+from tests.support.new_job_form import cluster, command, form_values, job, node, values_from_spec
 from trainer.catalogue import TRAINERS, find
 from tui.draft.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
 from tui.draft.form_model import FormModel
-from tui.draft.form_spec import base_name, field_key, parse_values, values_from_spec
+from tui.draft.job_draft import base_name, field_key, parse_values
 from tui.draft.preflight import preflight
 
 KEYS = sorted(default_values())

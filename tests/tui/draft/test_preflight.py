@@ -10,7 +10,7 @@ from k8s.gpus.links import MACHINES
 from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot, Holder
 from tests.support.new_job_form import cluster, command, form_values, job, node
-from tui.draft.form_spec import parse_values
+from tui.draft.job_draft import parse_values
 from tui.draft.preflight import line_text, preflight
 
 NEEDS = "would never start: master-0 needs"

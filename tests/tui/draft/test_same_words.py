@@ -20,9 +20,9 @@ from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, Compute, Reply, ScriptedCluster, page
 from tests.support.new_job_form import form_values
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
-from tui.commands.submission.manifests import ManifestObject, check_manifests
-from tui.draft.form_spec import parse_values
-from tui.draft.preflight import check_submit, preflight
+from tui.draft.job_draft import parse_values
+from tui.draft.manifest_yaml import ManifestObject
+from tui.draft.preflight import check_manifests, check_submit, preflight
 from tui.tables.filters import own_names
 
 KIND = next(kind for kind in CREATABLE if kind.resource.kind == "PyTorchJob")

@@ -16,10 +16,9 @@ from k8s.client.auth.kubeconfig import merge
 from k8s.kinds.job_spec import ConfigFile, JobSpec
 from k8s.text.errors import KubeError
 from tests.k8s.client.test_cluster_config import config, write
-from tui.commands.submission.manifests import read_manifests
 from tui.draft.job_files import read_job_files
-from tui.draft.job_templates import own_templates
-from tui.draft.manifest_yaml import read_job, read_manifest
+from tui.draft.job_templates import every_template
+from tui.draft.manifest_yaml import read_job, read_manifest, read_manifests
 from tui.screens import ACTIONS, VIEWS, key_table
 from tui.screens.documents import form_files
 from tui.settings.config_file import read_config
@@ -81,7 +80,7 @@ def _ignore_file(path: Path) -> str:
 
 YAML_READERS: dict[str, Callable[[Path], str]] = {
     "submit -f": lambda path: _refusal(lambda: read_manifests(str(path))),
-    "template": lambda path: " ".join(own_templates(_placed(path, "mine.yaml").parent)[1]),
+    "template": lambda path: " ".join(every_template(_placed(path, "mine.yaml").parent)[1]),
     "config.yaml": lambda path: " ".join([*read_config(path).problems, *read_config(path).unknown]),
     "plugins.yaml": lambda path: " ".join(read_plugins(path, ACTIONS, VIEWS, {}).problems),
     "keys.yaml": lambda path: " ".join(read_keys(path, key_table()).problems),

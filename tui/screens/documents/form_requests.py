@@ -22,9 +22,9 @@ from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.draft.fields import KIND
 from tui.draft.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices
 from tui.draft.form_model import FormModel, Place
-from tui.draft.form_spec import FormResult, field_key
+from tui.draft.job_draft import FormResult, field_key
 from tui.draft.job_files import create_with_files
-from tui.draft.job_templates import JobTemplate, own_templates, packaged_templates
+from tui.draft.job_templates import JobTemplate, every_template
 from tui.draft.manifest_edits import ManifestEdits
 from tui.draft.preflight import NO_CLAIM, info, line_text
 from tui.screens.documents.submit import Submission
@@ -35,8 +35,8 @@ from tui.widgets.form.job_fields import JobFields
 class FormSuggestions:
     """Suggestions for the fields, listed in the background."""
 
-    def __init__(self, client: Client, templates_folder: Path | None, model: FormModel) -> None:
-        """Ask `client`; `templates_folder` has the user's own templates, None for no folder."""
+    def __init__(self, client: Client, templates_folder: Path, model: FormModel) -> None:
+        """Ask `client`; `templates_folder` has the user's own templates."""
         self._client = client
         self._model = model
         self._has_links = False
@@ -84,13 +84,9 @@ class FormSuggestions:
 
     async def load_templates(self, fields: JobFields) -> Sequence[str]:
         """Read the templates, and return an error for each invalid file."""
-        found = await asyncio.to_thread(packaged_templates)
-        problems: Sequence[str] = ()
-        if self.templates_folder is not None:
-            own, problems = await asyncio.to_thread(own_templates, self.templates_folder)
-            found = [*own, *found]
-        self.templates = {each.name: each for each in reversed(found)}
-        choices = [(each.name, each.title) for each in found if self.templates[each.name] is each]
+        found, problems = await asyncio.to_thread(every_template, self.templates_folder)
+        self.templates = {each.name: each for each in found}
+        choices = [(each.name, each.title) for each in found]
         await fields.set_choices("template", (("", "none"), *choices))
         return problems
 

@@ -69,10 +69,10 @@ class NewJobScreen(SubmitScreen):
         *,
         namespace: str,
         state_folder: Path,
+        templates_folder: Path,
         user: str = "",
         snapshot: ClusterSnapshot | None = None,
         clone: Clone | None = None,
-        templates_folder: Path | None = None,
         links: dict[str, LinkMatrix] | None = None,
         check_times: CheckTimes = CHECK_TIMES,
     ) -> None:
@@ -82,10 +82,10 @@ class NewJobScreen(SubmitScreen):
             client: The cluster that will run the job.
             namespace: The default namespace.
             state_folder: Folder for the draft and the last image.
+            templates_folder: Folder with the user's own templates.
             user: Who submits, for the job's annotations.
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
             clone: The job to start from, which has a spec.
-            templates_folder: Folder with the user's own templates; None for no folder.
             links: GPU links by node, as far as known; the form adds to it.
             check_times: Intervals between checks by the cluster.
         """

@@ -24,6 +24,7 @@ from tui.draft.preflight import line_text
 from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSuggestions
 from tui.widgets.form.job_fields import PreflightView
 
+NO_TEMPLATES = Path("/nowhere")
 AT_ONCE = CheckTimes(after_s=0.0)
 ALWAYS_OLD = CheckTimes(after_s=0.0, holds_s=0.0)
 UNBOUND = Answer({**BOUND, "status": {"phase": "Pending"}})
@@ -64,7 +65,7 @@ async def checked(
         say_fine(cluster, answers)
         model = FormModel("vision", "li", snapshot=snapshot)
         model.set_claims("vision", ["data", "workspace"])
-        suggestions = FormSuggestions(client, None, model)
+        suggestions = FormSuggestions(client, NO_TEMPLATES, model)
         yield Checked(model, FormChecks(client, model, suggestions, times), cluster)
 
 
@@ -106,7 +107,7 @@ async def test_a_check_is_repeated_only_for_another_job_or_once_it_is_old() -> N
 
 
 def test_gpu_links_are_read_once_the_nodes_are_known_even_after_the_form_opened() -> None:
-    suggestions = FormSuggestions(cast(Client, None), None, cast(FormModel, None))
+    suggestions = FormSuggestions(cast(Client, None), NO_TEMPLATES, cast(FormModel, None))
     assert not suggestions.take_models_to_link(replace(SNAPSHOT, nodes=()))
     assert suggestions.take_models_to_link(SNAPSHOT)
     assert not suggestions.take_models_to_link(SNAPSHOT)

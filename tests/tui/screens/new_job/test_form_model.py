@@ -11,10 +11,9 @@ from k8s.snapshot import ClusterSnapshot
 from tests.support.new_job_form import node
 from tests.tui.screens.new_job.world import SNAPSHOT, sandbox
 from tui.draft import form_model
-from tui.draft.fields import COMMAND, JOB_FORM_FIELDS
+from tui.draft.fields import COMMAND, JOB_FORM_FIELDS, hidden_fields
 from tui.draft.form_model import FormModel
-from tui.draft.form_spec import parse_values
-from tui.draft.hidden_fields import hidden_fields
+from tui.draft.job_draft import parse_values
 
 
 def test_a_trainer_gets_two_workers_in_a_sandbox_with_two_free_gpus() -> None:

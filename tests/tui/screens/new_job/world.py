@@ -72,7 +72,11 @@ class FormApp(ThemedApp[None]):
         super().__init__()
         self.client = client
         self.folder = folder
-        self.form_arguments = {"check_times": CheckTimes(after_s=NEVER_S), **form}
+        self.form_arguments = {
+            "check_times": CheckTimes(after_s=NEVER_S),
+            "templates_folder": folder / "templates",
+            **form,
+        }
         self.results: list[JobRef | None] = []
 
     def on_mount(self) -> None:

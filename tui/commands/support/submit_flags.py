@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from k8s.kinds import CreatableKind
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
 from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.kinds.pods.command import shell_argv
 from k8s.models.accelerators import is_accelerator
 from trainer.catalogue import TRAINERS, find
 from tui.commands.support.output import WrongUsage
-from tui.commands.support.parser import SwitchAction
+from tui.commands.support.parser import CommandParser, SwitchAction
 from tui.draft.job_draft import JobDraft, argument_in
-from tui.settings.options import local_user
+from tui.draft.job_templates import TemplateError, template_named
+from tui.settings.options import ConsoleOptions, local_user
+from tui.text.kind_words import words_of
 
 # Output volume of packaged trainers, unless overridden.
 WORKSPACE = Mount("workspace", "/workspace")
@@ -31,6 +33,7 @@ _ONE_PER_GPU = ("auto", "gpu")
 # Arena's flags that register the model with MLflow.
 _MODEL_FLAGS = ("--model-name", "--model-source")
 _DEST = "spec_"
+_TEMPLATE = "--template"
 
 
 def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str] = _LACKS_NOTHING) -> None:
@@ -293,3 +296,68 @@ def _with_trainer(flags: argparse.Namespace, fields: dict[str, Any]) -> JobDraft
     if not draft.open_folders or any(mount.path == WORKSPACE.path for mount in mounts):
         return draft
     return replace(draft, fields={**fields, "mounts": (*mounts, WORKSPACE)})
+
+
+def with_kind(parser: CommandParser, kinds: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the arguments of `submit` with the kind of its template, if none was typed.
+
+    Args:
+        parser: Parser of `submit`, which knows the flags before the kind.
+        kinds: Names of kinds.
+        words: The arguments as typed.
+    """
+    found = list(words)
+    name = _template_in(found)
+    at = parser.command_at(found)
+    if name is None or (at is not None and (found[at] in kinds or not _is_of_kind(found[at]))):
+        return found
+    try:
+        template = template_named(name, ConsoleOptions().templates_folder)
+    except TemplateError as error:
+        parser.error(f"{_TEMPLATE}: {error}")
+    if not template.kind:
+        parser.error(f"template {name} names no kind of job: say submit KIND {_TEMPLATE} {name}")
+    kind = next((kind for kind in CREATABLE if kind.title == template.kind), None)
+    if kind is None:
+        parser.error(f"template {name}: no {template.kind} is made here")
+    found.insert(len(found) if at is None else at, words_of(kind)[0])
+    return found
+
+
+def _template_in(words: Sequence[str]) -> str | None:
+    found = None
+    for index, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag == _TEMPLATE:
+            found = value if equals else next(iter(words[index + 1 :]), "")
+    return found
+
+
+def _is_of_kind(word: str) -> bool:
+    """Return True for a word that can only follow a kind: a job's option, or a shell command."""
+    return word.startswith("-") or " " in word
+
+
+def fill_in(flags: argparse.Namespace, options: ConsoleOptions) -> ConsoleOptions:
+    """Give the parsed flags the values of their template, as if these had been typed before them.
+
+    Pairs are merged by name; any other repeated field is replaced by what was typed.
+
+    Returns:
+        The options, with the namespace of the template if the flags name none.
+
+    Raises:
+        WrongUsage: There is no such template.
+    """
+    try:
+        template = template_named(flags.template, options.templates_folder)
+    except TemplateError as error:
+        raise WrongUsage(f"{_TEMPLATE}: {error}") from error
+    fields = dict(template.fields)
+    namespace = fields.pop("namespace", "")
+    if name := fields.pop("trainer", ""):
+        words = find(name).words_of(fields.pop("command")) or []
+        if not flags.command and flags.trainer in ("", name):
+            flags.trainer, flags.rest = name, [*words, *flags.rest]
+    flags.template_fields = fields
+    return replace(options, namespace=options.namespace or namespace)
