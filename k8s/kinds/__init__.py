@@ -26,7 +26,7 @@ from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
-from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun, PodMPIKind
+from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
@@ -73,5 +73,5 @@ def kind_of(ref: JobRef) -> JobKind:
 __all__ = [
     "CREATABLE", "KINDS", "RUNNABLE", "CreatableKind", "DeclaredJob", "ElasticKind", "ElasticSize",
     "JobKind", "JobRef", "MPIKind", "MPILauncherKind", "MPIRun", "Manifest", "NeededObject",
-    "PodMPIKind", "Replica", "RunnableKind", "kind_of",
+    "Replica", "RunnableKind", "kind_of",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ and `mpi-job-role` are those of versions before 0.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from k8s.kinds.base import Manifest, Replica
 from k8s.kinds.kubeflow.kubeflow_job import (
@@ -27,8 +28,6 @@ from k8s.kinds.kubeflow.mpi_run import (
     Named,
     config_map,
     hostfile,
-    launcher_job,
-    pod_metadata,
     slots_per_worker,
     with_config,
     with_container,
@@ -104,86 +103,73 @@ class MPIJob(KubeflowMPIJob):
         )
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return the objects that the mpi-operator creates for an MPIJob v2beta1."""
+        """Return what the mpi-operator makes of an MPIJob v2beta1."""
         spec, policy, name = nested(obj, "spec"), run_policy(obj), str(nested(obj, "metadata")["name"])
         slots = slots_per_worker(spec)
         implementation = text_of(spec.get("mpiImplementation")) or "OpenMPI"
         works_too = spec.get("runLauncherAsWorker") is True
-        workers = tuple(_worker(obj, each, works_too) for each in self.replicas(obj) if each.role == "worker")
-        names = [f"{name}-launcher"] * works_too + [str(pod["metadata"]["name"]) for pod in workers]
+        launchers = [each for each in self.replicas(obj) if each.role == "launcher"]
+        workers = [_worker(obj, each, works_too) for each in self.replicas(obj) if each.role == "worker"]
+        names = [f"{name}-launcher"] * works_too + [each.name for each in workers]
         hosts = [f"{each}.{name}.{nested(obj, 'metadata').get('namespace')}.svc" for each in names]
         files = {
             "hostfile": hostfile(hosts, slots, is_hydra=implementation != "OpenMPI"),
             "discover_hosts.sh": "".join(("#!/bin/sh\n", *(f"echo {host}\n" for host in hosts))),
         }
-        app = {"app": name}
-        launchers = [each for each in self.replicas(obj) if each.role == "launcher"]
+        launcher = [_launcher(obj, each, implementation, slots, works_too) for each in launchers]
         return MPIRun(
-            workers,
-            launcher_job(f"{name}-launcher", app, _launcher(obj, implementation, slots, works_too), policy),
-            config_map(f"{name}-config", app, files),
-            _service(name, is_early=works_too),
+            (*launcher, *workers),
+            config_map(f"{name}-config", {"app": name}, files),
             slots,
             text_of(policy.get("cleanPodPolicy")) or "None",
-            is_suspended=policy.get("suspend") is True,
             waits_for_workers=spec.get("launcherCreationPolicy") == "WaitForWorkersReady",
             problem="" if len(launchers) == 1 else "spec.mpiReplicaSpecs[Launcher]: must have one replica",
         )
 
 
-def _labels(name: str, role: str) -> dict[str, str]:
-    return {OPERATOR_NAME: _OPERATOR, JOB_NAME: name, JOB_ROLE: role}
+def _labels(name: str, role: str, index: int | None) -> Named:
+    labels = ((OPERATOR_NAME, _OPERATOR), (JOB_NAME, name), (JOB_ROLE, role))
+    return labels if index is None else (*labels, (REPLICA_INDEX, str(index)))
 
 
-def _service(name: str, *, is_early: bool) -> Manifest:
-    spec: Manifest = {"clusterIP": "None", "selector": {OPERATOR_NAME: _OPERATOR, JOB_NAME: name}}
-    if is_early:
-        spec["publishNotReadyAddresses"] = True
-    meta = {"name": name, "labels": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
-
-
-def _worker(obj: Manifest, worker: Replica, works_too: bool) -> Manifest:
+def _worker(obj: Manifest, worker: Replica, works_too: bool) -> Replica:
     # Without a command a worker runs an SSH daemon.
     job = str(nested(obj, "metadata")["name"])
-    meta = pod_metadata(worker.template, _labels(job, "worker"))
-    meta["labels"][REPLICA_INDEX] = str(worker.index + works_too)
     spec = with_container(worker.template, env=(("K_MPI_JOB_ROLE", "worker"),))
     container = spec["containers"][0]
     if not container.get("command") and not container.get("args"):
         container["command"] = ["/usr/sbin/sshd", "-De"]
-    spec |= {
-        "hostname": worker.name,
-        "subdomain": job,
-        "restartPolicy": _restart_policy(obj, "Worker", "Never"),
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": worker.name, **meta}, "spec": spec}
+    spec |= {"hostname": worker.name, "subdomain": job}
+    return replace(
+        worker,
+        template={**worker.template, "spec": spec},
+        labels=_labels(job, "worker", worker.index + works_too),
+        restart_policy=_restart_policy(obj, "Worker", "Never"),
+    )
 
 
-def _launcher(obj: Manifest, implementation: str, slots: int, works_too: bool) -> Manifest:
-    name = str(nested(obj, "metadata")["name"])
-    template: Mapping[str, Any] = nested(obj, "spec", "mpiReplicaSpecs", "Launcher", "template")
+def _launcher(obj: Manifest, launcher: Replica, implementation: str, slots: int, works_too: bool) -> Replica:
+    job = str(nested(obj, "metadata")["name"])
     env = [("K_MPI_JOB_ROLE", "launcher"), *_LAUNCHER_ENV.get(implementation, ())]
     if variable := _SLOTS_VARIABLE.get(implementation):
         env.append((variable, str(slots)))
     if not works_too:
         env += NO_GPUS
-    meta = pod_metadata(template, _labels(name, "launcher"))
-    if works_too:
-        meta["labels"][REPLICA_INDEX] = "0"
-    spec = with_config(with_container(template, env=tuple(env), mount=True), f"{name}-config", _CONFIG_MODES)
-    spec |= {
-        "hostname": f"{name}-launcher",
-        "subdomain": name,
-        "restartPolicy": _restart_policy(obj, "Launcher", "OnFailure"),
-    }
-    return {"metadata": meta, "spec": spec}
+    spec = with_container(launcher.template, env=tuple(env), mount=True)
+    spec = with_config(spec, f"{job}-config", _CONFIG_MODES)
+    spec |= {"hostname": f"{job}-launcher", "subdomain": job}
+    return replace(
+        launcher,
+        name=f"{job}-launcher",
+        template={**launcher.template, "spec": spec},
+        labels=_labels(job, "launcher", 0 if works_too else None),
+        restart_policy=_restart_policy(obj, "Launcher", "OnFailure"),
+    )
 
 
 def _restart_policy(obj: Manifest, role: str, default: str) -> str:
     # The operator ignores the policy of the template.
-    policy = text_of(nested(obj, "spec", "mpiReplicaSpecs", role).get("restartPolicy")) or default
-    return "Never" if policy == "ExitCode" else policy
+    return text_of(nested(obj, "spec", "mpiReplicaSpecs", role).get("restartPolicy")) or default
 
 
 def is_of_v1(pod: Pod) -> bool:

@@ -6,7 +6,7 @@ a role but no `replica-index`. Before, mpi-operator v0.3: `mpi-job-name`, `mpi-j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     OPERATOR_NAME,
     REPLICA_INDEX,
     REPLICA_TYPE,
+    run_policy,
 )
 from k8s.kinds.kubeflow.mpi_job import (
     OLD_JOB_NAME,
@@ -30,6 +31,7 @@ from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
     NO_GPUS,
+    MPIRun,
     Named,
     config_map,
     hostfile,
@@ -37,7 +39,7 @@ from k8s.kinds.kubeflow.mpi_run import (
     with_config,
     with_container,
 )
-from k8s.kinds.parse import nested
+from k8s.kinds.parse import nested, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
@@ -91,27 +93,27 @@ class MPIJobV1(KubeflowMPIJob):
             meta.label(REPLICA_TYPE) or meta.label(OLD_ROLE),
         )
 
-    def run_replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the launcher and the workers as the operator creates them.
+    def run_of(self, obj: Manifest) -> MPIRun:
+        """Return what the training-operator makes of an MPIJob v1.
 
         Without the init container that brings kubectl for `kubexec.sh`: the sandbox has its own.
         """
         name = str(nested(obj, "metadata")["name"])
-        return tuple(_made(name, each) for each in self.replicas(obj))
-
-    def config_of(self, obj: Manifest, running: Sequence[str]) -> Manifest:
-        """Return the ConfigMap `<job>-config`; Horovod discovers the workers that are `running`."""
-        name = str(nested(obj, "metadata")["name"])
         slots = slots_per_worker(nested(obj, "spec"))
         launcher, *workers = self.replicas(obj)
-        first = [launcher.name] if _requests_gpus(launcher) else []
-        found = [f"{each}:{slots}" for each in (*first, *sorted(running))]
+        hosts = [*([launcher.name] if _requests_gpus(launcher) else []), *(each.name for each in workers)]
         files = {
-            "hostfile": hostfile([*first, *(each.name for each in workers)], slots),
+            "hostfile": hostfile(hosts, slots),
             "kubexec.sh": KUBEXEC,
-            "discover_hosts.sh": "\n".join(("#!/bin/sh", *(f"echo {each}" for each in found))),
+            "discover_hosts.sh": "\n".join(("#!/bin/sh", *(f"echo {host}:{slots}" for host in hosts))),
         }
-        return config_map(f"{name}-config", {"app": name}, files)
+        return MPIRun(
+            tuple(_made(name, each) for each in (launcher, *workers)),
+            config_map(f"{name}-config", {"app": name}, files),
+            slots,
+            text_of(run_policy(obj).get("cleanPodPolicy")) or "None",
+            has_launcher_job=False,
+        )
 
 
 def _made(job: str, replica: Replica) -> Replica:

@@ -17,10 +17,9 @@ from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
     MPIRun,
+    Named,
     config_map,
     hostfile,
-    launcher_job,
-    pod_metadata,
     with_config,
     with_container,
 )
@@ -129,17 +128,14 @@ class MPIJobV1Alpha1(CreatableKind):
         return launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return the objects that Arena's operator creates for an MPIJob v1alpha1."""
+        """Return what Arena's operator makes of an MPIJob v1alpha1."""
         spec, name = nested(obj, "spec"), str(nested(obj, "metadata")["name"])
         launcher, *workers = self.replicas(obj)
         slots = _slots(spec, workers)
         files = {"hostfile": hostfile([each.name for each in workers], slots), "kubexec.sh": KUBEXEC}
-        template = _launcher(name, launcher)
         return MPIRun(
-            tuple(_worker(name, each) for each in workers),
-            launcher_job(f"{name}-launcher", template["metadata"]["labels"], template, spec),
+            (_launcher(name, launcher), *(_worker(name, each) for each in workers)),
             config_map(f"{name}-config", {"app": name}, files),
-            None,
             slots,
             text_of(spec.get("cleanPodPolicy")) or "All",
             waits_for_workers=True,
@@ -148,24 +144,30 @@ class MPIJobV1Alpha1(CreatableKind):
         )
 
 
-def _labels(name: str, role: str) -> dict[str, str]:
-    return {"group_name": "kubeflow.org", JOB_NAME: name, ROLE: role}
+def _labels(name: str, role: str) -> Named:
+    return (("group_name", "kubeflow.org"), (JOB_NAME, name), (ROLE, role))
 
 
-def _worker(job: str, worker: Replica) -> Manifest:
+def _worker(job: str, worker: Replica) -> Replica:
     # It sleeps: the command is the launcher's.
     spec = with_container(worker.template, mount=True, command=["sleep"], args=["365d"])
     spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555})
-    spec |= {"restartPolicy": "Always", "hostname": worker.name, "subdomain": f"{job}-worker"}
-    meta = pod_metadata(worker.template, _labels(job, "worker"))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": worker.name, **meta}, "spec": spec}
+    spec |= {"hostname": worker.name, "subdomain": f"{job}-worker"}
+    return replace(worker, template={**worker.template, "spec": spec}, labels=_labels(job, "worker"))
 
 
-def _launcher(job: str, launcher: Replica) -> Manifest:
+def _launcher(job: str, launcher: Replica) -> Replica:
     spec = with_container(launcher.template, env=KUBEXEC_ENV, mount=True)
-    spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444})
-    spec["restartPolicy"] = "Never" if launcher.restart_policy == "Never" else "OnFailure"
-    return {"metadata": pod_metadata(launcher.template, _labels(job, "launcher")), "spec": spec}
+    return replace(
+        launcher,
+        name=f"{job}-launcher",
+        template={
+            **launcher.template,
+            "spec": with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444}),
+        },
+        labels=_labels(job, "launcher"),
+        restart_policy="Never" if launcher.restart_policy == "Never" else "OnFailure",
+    )
 
 
 def _slots(spec: Mapping[str, Any], workers: Sequence[Replica]) -> int:

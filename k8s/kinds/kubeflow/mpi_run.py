@@ -1,4 +1,4 @@
-"""Objects that mpi-operators create for an MPIJob: workers, launcher, and mpirun's configuration.
+"""Pods of MPIJobs as their operators create them, and mpirun's configuration.
 
 Source: kubeflow/mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`; kubeflow/training-operator v1.9.0,
 `mpijob_controller.go`.
@@ -35,16 +35,16 @@ NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES",
 
 @dataclass(frozen=True, slots=True)
 class MPIRun:
-    """Objects of an MPIJob, without namespace and owner."""
+    """Pods of an MPIJob with everything that its operator adds, and the rules by which they run."""
 
-    workers: tuple[Manifest, ...]
-    launcher: Manifest
+    replicas: tuple[Replica, ...]
+    """The launcher first."""
     config: Manifest
-    service: Manifest | None
-    """Service that names the pods; None if the operator does not create it."""
+    """ConfigMap with the hostfile, without namespace and owner."""
     slots: int
     clean_policy: str
-    is_suspended: bool = False
+    has_launcher_job: bool = True
+    """False if the launcher is a bare pod, retried by its restart policy and not as in a Job."""
     waits_for_workers: bool = False
     replaces_workers: bool = False
     has_conditions: bool = True
@@ -54,21 +54,10 @@ class MPIRun:
 
 @runtime_checkable
 class MPIKind(RunnableKind, Protocol):
-    """Kind whose jobs an mpi-operator runs."""
+    """Kind for MPI of one of Kubeflow's operators."""
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return the objects that the operator creates for a job."""
-
-
-@runtime_checkable
-class PodMPIKind(RunnableKind, Protocol):
-    """Kind for MPI whose operator creates all pods itself, including the launcher."""
-
-    def run_replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return its pods with everything that the operator adds."""
-
-    def config_of(self, obj: Manifest, running: Sequence[str]) -> Manifest:
-        """Return the ConfigMap with the hostfile, without owner; `running` are the running workers."""
+        """Return what the operator makes of a job."""
 
 
 def with_container(
@@ -93,35 +82,10 @@ def with_config(spec: Manifest, config: str, modes: Mapping[str, int]) -> Manife
     return {**spec, "volumes": [*(spec.get("volumes") or ()), volume]}
 
 
-def pod_metadata(template: Mapping[str, Any], labels: Mapping[str, str]) -> Manifest:
-    """Return a template's labels and annotations with the operator's labels."""
-    meta = template.get("metadata") or {}
-    found: Manifest = {"labels": {**(meta.get("labels") or {}), **labels}}
-    if annotations := meta.get("annotations"):
-        found["annotations"] = dict(annotations)
-    return found
-
-
 def slots_per_worker(spec: Mapping[str, Any]) -> int:
     """Return the number of ranks of each worker."""
     slots = count_of(spec.get("slotsPerWorker"))
     return 1 if slots is None else slots
-
-
-def launcher_job(
-    name: str, labels: Mapping[str, str], template: Manifest, policy: Mapping[str, Any]
-) -> Manifest:
-    """Return the launcher's Job; it has those fields of the run policy that a Job has too."""
-    known = ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
-    spec = {field: policy[field] for field in known if policy.get(field) is not None}
-    if policy.get("suspend"):
-        spec["suspend"] = True
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": dict(labels)},
-        "spec": {**spec, "template": template},
-    }
 
 
 def config_map(name: str, labels: Mapping[str, str], files: Mapping[str, str]) -> Manifest:

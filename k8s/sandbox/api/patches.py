@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonpatch
-import msgspec
 
 from k8s.sandbox.api.api_errors import ApiError, bad_request
 
@@ -21,22 +20,13 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "conditions": ("type",),
     "containers": ("name",),
     "env": ("name",),
-    "ephemeralContainers": ("name",),
-    "hostAliases": ("ip",),
     "imagePullSecrets": ("name",),
     "initContainers": ("name",),
     "ownerReferences": ("uid",),
-    "podIPs": ("ip",),
     "ports": ("containerPort", "port"),
-    "resourceClaims": ("name",),
-    "secrets": ("name",),
-    "topologySpreadConstraints": ("topologyKey",),
-    "volumeDevices": ("devicePath",),
     "volumeMounts": ("mountPath",),
     "volumes": ("name",),
 }
-LIST_DIRECTIVES = ("$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/")
-_PATCH_ERRORS = (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException)
 # Lists of strings that are merged as sets.
 SETS = frozenset({"finalizers"})
 
@@ -67,56 +57,43 @@ def json_patch(target: Any, patch: Any) -> Any:
     """
     if not isinstance(patch, list):
         raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
-    patched = copy.deepcopy(target)
-    for number, operation in enumerate(patch):
-        if not isinstance(operation, dict):
-            raise bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
-        try:
-            patched = jsonpatch.JsonPatch([operation]).apply(patched, in_place=True)
-        except (*_PATCH_ERRORS, TypeError, ValueError, KeyError) as error:
-            about = msgspec.json.encode([operation.get(name, "") for name in ("op", "path")]).decode()
-            why = f"operation {number} cannot be applied to the object: {about}"
-            message = f"the server rejected our request due to an error in our request: {why}"
-            raise ApiError(422, "Invalid", message) from error
-    return patched
+    errors = (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError, KeyError)
+    try:
+        return jsonpatch.JsonPatch(patch).apply(target)
+    except errors as error:
+        # The library's own message may show values of a Secret.
+        why = "error in our request: the patch does not fit the object"
+        raise ApiError(422, "Invalid", f"the server rejected our request due to an {why}") from error
 
 
 def strategic(target: Any, patch: Any) -> Any:
-    """Apply a strategic merge patch: like `merge`, but named lists merge element by element.
+    """Apply a strategic merge patch: like `merge`, but lists with a merge key merge element by element.
+
+    Of the directives only `$retainKeys` and an element's `$patch: delete` are known. `$setElementOrder` has
+    no effect: of no list here does the order matter.
 
     Raises:
-        ApiError: An element lacks the merge key of its list.
+        ApiError: An element lacks the merge key of its list, or the patch has another directive.
 
     Source: "Update API Objects in Place Using kubectl patch", Kubernetes documentation.
     """
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
+    merged = dict(target) if isinstance(target, dict) else {}
+    if (retained := patch.get("$retainKeys")) is not None:
+        if not isinstance(retained, list):
+            raise bad_request("the patch's $retainKeys is not a list")
+        merged = {name: value for name, value in merged.items() if name in retained}
     for name, value in patch.items():
-        if name.startswith(LIST_DIRECTIVES) and not isinstance(value, list):
-            raise bad_request(f"the patch's {name} is not a list")
-    directive = patch.get("$patch")
-    if directive == "delete":
-        return {}
-    replaces = directive == "replace"
-    merged = dict(target) if isinstance(target, dict) and not replaces else {}
-    if (retained_keys := patch.get("$retainKeys")) is not None:
-        merged = {name: value for name, value in merged.items() if name in retained_keys}
-    for name, value in patch.items():
-        if name.startswith("$deleteFromPrimitiveList/"):
-            field = name.partition("/")[2]
-            merged[field] = _without(field, merged.get(field), value)
-        elif name.startswith("$"):
-            continue
+        if name.startswith("$"):
+            if name != "$retainKeys" and not name.startswith("$setElementOrder/"):
+                raise bad_request(f"the sandbox does not know the directive {name} of a patch here")
         elif value is None:
             merged.pop(name, None)
         elif isinstance(value, list):
             merged[name] = _merged_list(name, merged.get(name), value)
         else:
             merged[name] = strategic(merged.get(name), value)
-    for name, order in patch.items():
-        field = name.removeprefix("$setElementOrder/")
-        if field != name and isinstance(merged.get(field), list):
-            merged[field] = _ordered(field, merged[field], order)
     return merged
 
 
@@ -147,8 +124,6 @@ def _merged_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
     key = merge_key(field, [*patch, *old])
     if not key:
         return copy.deepcopy(patch)
-    if any(element.get("$patch") == "replace" for element in patch):
-        return [strategic(None, element) for element in patch if element.keys() != {"$patch"}]
     merged = list(old)
     for element in patch:
         if key not in element:
@@ -162,21 +137,3 @@ def _merged_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
         else:
             merged[at] = strategic(merged[at], element)
     return merged
-
-
-def _without(field: str, target: Any, removed: list[Any]) -> list[Any]:
-    if not isinstance(target, list | None):
-        raise bad_request(f"{field} is not a list")
-    return [each for each in target or [] if each not in removed]
-
-
-def _ordered(field: str, merged: list[Any], order: list[Any]) -> list[Any]:
-    key = merge_key(field, [*order, *merged])
-
-    def name(element: Any) -> Any:
-        return element.get(key) if key and isinstance(element, Mapping) else element
-
-    expected = [name(element) for element in order]
-    return sorted(
-        merged, key=lambda each: expected.index(name(each)) if name(each) in expected else len(expected)
-    )

@@ -8,12 +8,13 @@ v0.8.0 and v0.2.3, `mpi_job_controller.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 
-from k8s.kinds import MPIKind, MPIRun, PodMPIKind, Replica
+from k8s.kinds import MPIKind, MPIRun, Replica
 from k8s.kinds.kubeflow.kubeflow_job import run_policy
-from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
+from k8s.models.resources import CONFIG_MAPS
 from k8s.sandbox.controller_runtime import ENDED, PROCESSES, Manifest, now_text
 from k8s.sandbox.controllers.reconcile import (
     GANG,
@@ -35,7 +36,6 @@ _LIMITS = {
     "BackoffLimitExceeded": "has failed because it has reached the specified backoff limit",
     "DeadlineExceeded": "has failed because it was active longer than specified deadline",
 }
-OWNED = (CONFIG_MAPS, SERVICES)
 _LAUNCHER_RETRIES = 6
 
 
@@ -43,9 +43,6 @@ def decide(observed: ObservedJob) -> Plan:
     """Return the plan for a PyTorchJob."""
     job = KubeflowJob(observed, observed.kind.replicas(observed.job), rules_of(observed))
     job.decide()
-    for pod in job.plan.create:
-        service = _service(job.replicas.wanted[pod["metadata"]["name"]])
-        job.plan.objects.append((SERVICES, owned_by(observed, service)))
     return job.plan
 
 
@@ -154,115 +151,56 @@ class KubeflowJob:
         }
 
 
-def _service(replica: Replica) -> Manifest:
-    # Gives the pod its name on a real cluster.
-    port = dict(replica.env).get("MASTER_PORT", "")
-    spec: Manifest = {"clusterIP": "None", "selector": dict(replica.labels)}
-    if port.isdecimal():
-        spec["ports"] = [{"name": "master", "port": int(port)}]
-    meta = {"name": replica.name, "labels": dict(replica.labels)}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
-
-
 def decide_mpi(observed: ObservedJob) -> Plan:
     """Return the plan for an MPIJob of any version."""
-    kind = observed.kind
-    if isinstance(kind, MPIKind):
-        return _decide_run(observed, kind.run_of(observed.job))
-    assert isinstance(kind, PodMPIKind)
-    replicas = kind.run_replicas(observed.job)
-    job = KubeflowJob(observed, replicas, rules_of(observed))
-    job.decide()
-    workers = {each.name for each in replicas if each.role == "worker"}
-    running = {name for name, pod in job.replicas.pods.items() if phase_of(pod) == "Running"}
-    config = kind.config_of(observed.job, sorted(workers & running))
-    _create_objects(observed, job, [(CONFIG_MAPS, config)])
-    _set_processes(job.plan, observed.job["spec"].get("slotsPerWorker") or 1)
-    return job.plan
-
-
-def _decide_run(observed: ObservedJob, run: MPIRun) -> Plan:
-    job = KubeflowJob(observed, list(_replicas_of(run)), _rules_of(observed, run))
-    status = job.plan.status
+    assert isinstance(observed.kind, MPIKind)
+    run = observed.kind.run_of(observed.job)
+    job = KubeflowJob(observed, run.replicas, _rules_of_mpi(observed, run))
+    plan, status = job.plan, job.plan.status
     if run.problem:
         job.set_condition("Created", f"is created, but invalid: {run.problem}", event=True)
         status["conditions"] = job.conditions
-        return job.plan
+        return plan
     # v1alpha1 has one word for the launcher instead of conditions.
     if not run.has_conditions and status.get("launcherStatus") in ENDED:
         job.conditions = [{"type": status["launcherStatus"], "status": "True"}]
     job.decide()
+    is_idle = job.is_finished or is_true(job.conditions, "Suspended")
+    if not is_idle and not observed.children.get(CONFIG_MAPS):
+        plan.objects.append((CONFIG_MAPS, owned_by(observed, run.config)))
     if not run.has_conditions:
         for condition, word in (("Running", "Active"), ("Succeeded", "Succeeded"), ("Failed", "Failed")):
             if is_true(job.conditions, condition):
                 status["launcherStatus"] = word
         del status["conditions"]
-    _create_objects(observed, job, [(CONFIG_MAPS, run.config), (SERVICES, run.service)])
-    _set_processes(job.plan, run.slots)
-    for pod in job.plan.create:
-        is_launcher = pod["metadata"]["name"] == run.launcher["metadata"]["name"]
-        if is_launcher and (run.waits_for_workers or observed.restarts):
+    launcher = run.replicas[0].name
+    for pod in plan.create:
+        annotations = pod["metadata"]["annotations"]
+        annotations[PROCESSES] = str(max(1, run.slots))
+        if pod["metadata"]["name"] == launcher and (run.waits_for_workers or observed.restarts):
             # The workers have their nodes already, and some may have ended.
-            pod["metadata"]["annotations"][GANG] = "1"
+            annotations[GANG] = "1"
         elif run.waits_for_workers:
-            pod["metadata"]["annotations"][GANG] = str(len(run.workers))
-    return job.plan
+            annotations[GANG] = str(len(run.replicas) - 1)
+    return plan
 
 
-def _replicas_of(run: MPIRun) -> Iterable[Replica]:
-    template = run.launcher["spec"]["template"]
-    launcher = {**template, "metadata": {**template["metadata"], "name": run.launcher["metadata"]["name"]}}
-    for number, pod in enumerate((launcher, *run.workers)):
-        yield Replica(
-            name=pod["metadata"]["name"],
-            role="worker" if number else "launcher",
-            index=max(0, number - 1),
-            is_chief=number == 0,
-            ranks=(),
-            ranks_proof="none",
-            template=pod,
-            restart_policy=pod["spec"]["restartPolicy"],
-        )
-
-
-def _rules_of(observed: ObservedJob, run: MPIRun) -> Rules:
-    limit = run_policy(observed.job).get("backoffLimit")
+def _rules_of_mpi(observed: ObservedJob, run: MPIRun) -> Rules:
+    rules = replace(rules_of(observed), clean_policy=run.clean_policy)
+    if not run.has_launcher_job:
+        return rules
     ready = sum(is_ready(pod) for pod in observed.pods)
-    waits = run.waits_for_workers and ready < len(run.workers)
+    waits = run.waits_for_workers and ready < len(run.replicas) - 1
 
-    def is_retryable(replica: Replica, pod: Manifest) -> bool:
+    def is_retried(replica: Replica, pod: Manifest) -> bool:
         # The launcher is retried up to the backoff limit whatever its restart policy, as in a Job.
         return phase_of(pod) == "Failed" if replica.is_chief else run.replaces_workers
 
-    return Rules(
-        is_retryable,
-        backoff_limit=_LAUNCHER_RETRIES if limit is None else limit,
-        deadline_s=run_policy(observed.job).get("activeDeadlineSeconds"),
-        clean_policy=run.clean_policy,
-        waiting=(run.launcher["metadata"]["name"],) if waits else (),
+    return replace(
+        rules,
+        is_retryable=is_retried,
+        backoff_limit=_LAUNCHER_RETRIES if rules.backoff_limit is None else rules.backoff_limit,
+        waiting=(run.replicas[0].name,) if waits else (),
         kept_role="launcher",
         has_deciding_chief=True,
     )
-
-
-def _create_objects(
-    observed: ObservedJob, job: KubeflowJob, objects: Iterable[tuple[Resource, Manifest | None]]
-) -> None:
-    if job.is_finished or is_true(job.conditions, "Suspended"):
-        return
-    for resource, obj in objects:
-        if obj is None:
-            continue
-        name = obj["metadata"]["name"]
-        existing: Mapping[str, Manifest] = {
-            each["metadata"]["name"]: each for each in observed.children.get(resource, ())
-        }
-        if name not in existing:
-            job.plan.objects.append((resource, owned_by(observed, obj)))
-        elif resource is CONFIG_MAPS and existing[name].get("data") != obj["data"]:
-            job.plan.patches.append((resource, name, {"data": obj["data"]}))
-
-
-def _set_processes(plan: Plan, slots: int) -> None:
-    for pod in plan.create:
-        pod["metadata"]["annotations"][PROCESSES] = str(max(1, int(slots)))

@@ -13,13 +13,12 @@ from typing import cast
 import msgspec
 
 from k8s.kinds import RUNNABLE, RunnableKind
-from k8s.models.resources import PODS, TRAINING_RUNTIMES, Resource
+from k8s.models.resources import CONFIG_MAPS, PODS, TRAINING_RUNTIMES, Resource
 from k8s.sandbox.controller_runtime import (
     Informer,
     Informers,
     Recorder,
     by_controller,
-    controller_of,
 )
 from k8s.sandbox.controllers import batch, kubeflow, tensorstack, trainer
 from k8s.sandbox.controllers.batch import DeploymentKind
@@ -47,10 +46,10 @@ OPERATORS: Mapping[str, Operator] = {
     "job-controller": Operator(batch.decide),
     DeploymentKind.operator: Operator(batch.decide_deployment),
     "training-operator": Operator(kubeflow.decide),
-    "training-operator-mpi": Operator(kubeflow.decide_mpi, kubeflow.OWNED),
+    "training-operator-mpi": Operator(kubeflow.decide_mpi, (CONFIG_MAPS,)),
     "trainer": Operator(trainer.decide, reads=TRAINING_RUNTIMES),
     "tensorstack": Operator(tensorstack.decide, tensorstack.OWNED),
-    "mpi-operator": Operator(kubeflow.decide_mpi, kubeflow.OWNED),
+    "mpi-operator": Operator(kubeflow.decide_mpi, (CONFIG_MAPS,)),
 }
 
 
@@ -85,10 +84,6 @@ class Operators:
     async def reconcile(self) -> float | None:
         """Reconcile every job."""
         pods_by_owner = by_controller(self._pods)
-        owners: dict[str, dict[str, str]] = {}
-        for pod in self._pods:
-            in_namespace = owners.setdefault(str(pod["metadata"]["namespace"]), {})
-            in_namespace[str(pod["metadata"]["name"])] = str(controller_of(pod).get("uid", ""))
         requeue_after_s: float | None = None
         for kind, jobs in self._jobs.items():
             by_owner = {owned: by_controller(each) for owned, each in self._owned[kind].items()}
@@ -102,7 +97,6 @@ class Operators:
                     kind,
                     job,
                     pods_by_owner.get(uid, []),
-                    owners=owners.get(str(meta["namespace"]), {}),
                     children={owned: found.get(uid, ()) for owned, found in by_owner.items()},
                     known=known,
                 )

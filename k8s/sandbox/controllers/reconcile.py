@@ -31,8 +31,6 @@ class ObservedJob:
     pods: Sequence[Manifest]
     restarts: int = 0
     replaced: Collection[str] = ()
-    owners: Mapping[str, str] = field(default_factory=dict)
-    """Uid of the controller of each pod in the job's namespace, by pod name."""
     children: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
     """Other objects that the job controls, of the resources that its operator owns."""
     known: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
@@ -47,8 +45,6 @@ class Plan:
     create: list[Manifest] = field(default_factory=list)
     delete: list[Manifest] = field(default_factory=list)
     objects: list[tuple[Resource, Manifest]] = field(default_factory=list)
-    patches: list[tuple[Resource, str, Manifest]] = field(default_factory=list)
-    removals: list[tuple[Resource, Manifest]] = field(default_factory=list)
     events: list[tuple[str, str, bool]] = field(default_factory=list)
     delete_job: bool = False
     replaced: list[str] = field(default_factory=list)
@@ -93,12 +89,6 @@ async def apply_plan(
         await recorder.record(resource, job, reason, message, is_warning=is_warning)
     for owned, obj in plan.objects:
         await _create(client, owned, obj, namespace)
-    for owned, owned_name, patch in plan.patches:
-        with suppress(NotFound):
-            await client.patch(owned, owned_name, patch, namespace)
-    for owned, obj in plan.removals:
-        with suppress(NotFound, Conflict):
-            await client.delete(owned, obj["metadata"]["name"], namespace, uid=obj["metadata"]["uid"])
     for pod in plan.create:
         pod_name = pod["metadata"]["name"]
         try:

@@ -113,11 +113,9 @@ class JobReplicas:
             for name, pod in self.pods.items()
             if name not in self.wanted or (phase_of(pod) not in ENDED and rules.is_outdated(pod))
         ]
-        uid = self._observed.job["metadata"]["uid"]
         for name, replica in self.wanted.items():
-            is_free = name not in self.pods and name not in self.leaving
-            # A pod of that name may belong to an earlier job, whose pods are still being deleted.
-            if is_free and name not in rules.waiting and self._observed.owners.get(name, uid) == uid:
+            # While a pod of that name belongs to an earlier job, the server refuses another.
+            if name not in self.pods and name not in self.leaving and name not in rules.waiting:
                 plan.create.append(self._make_pod(self._observed, replica))
         return None
 

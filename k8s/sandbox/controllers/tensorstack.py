@@ -58,8 +58,6 @@ def decide(observed: ObservedJob) -> Plan:
     if wanted:
         plan.status["tensorboard"] = _tensorboard_status(found[DEPLOYMENTS], wanted[0][1])
         plan.objects += [(resource, obj) for resource, obj in wanted if not found[resource]]
-    elif plan.status.pop("tensorboard", None):
-        plan.removals = [(resource, obj) for resource, each in found.items() for obj in each]
     return plan
 
 

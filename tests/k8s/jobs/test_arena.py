@@ -48,23 +48,18 @@ def made(kind: CreatableKind, spec: JobSpec = SPEC) -> dict[str, list[Manifest]]
 
 def pods(kind: CreatableKind, job: Manifest) -> list[Manifest]:
     """Return the pods that the kind's operator makes of a job."""
-    if isinstance(kind, MPIJobV1Alpha1):
-        run = kind.run_of(job)
-        launcher = run.launcher["spec"]["template"]
-        launcher = {**launcher, "metadata": {**launcher["metadata"], "name": "bert-launcher-x"}}
-        found = [launcher, *run.workers]
-    else:
-        found = [
-            {
-                "metadata": {
-                    "name": each.name,
-                    "labels": {**each.template["metadata"]["labels"], **dict(each.labels)},
-                    "annotations": each.template["metadata"].get("annotations"),
-                },
-                "spec": each.template["spec"],
-            }
-            for each in kind.replicas(job)
-        ]
+    replicas = kind.run_of(job).replicas if isinstance(kind, MPIJobV1Alpha1) else kind.replicas(job)
+    found = [
+        {
+            "metadata": {
+                "name": each.name,
+                "labels": {**each.template["metadata"]["labels"], **dict(each.labels)},
+                "annotations": each.template["metadata"].get("annotations"),
+            },
+            "spec": each.template["spec"],
+        }
+        for each in replicas
+    ]
     return [in_namespace(job["metadata"]["namespace"], each) for each in found]
 
 
@@ -101,7 +96,7 @@ def test_arena_logs_and_attaches_to_the_chief(kind: CreatableKind, workers: int)
     type_, job, _ = of(kind, replace(SPEC, workers=workers))
     found = arena.pods_of(job, type_, pods(kind, job))
     chief: Any = arena.chief_of(type_, found)
-    assert chief["metadata"]["name"] == ("bert-launcher-x" if kind is MPI else "bert-master-0")
+    assert chief["metadata"]["name"] == ("bert-launcher" if kind is MPI else "bert-master-0")
     assert len(chief["spec"]["containers"]) == 1, "it names no container, so there may be one only"
     assert [each["name"] for each in chief["spec"]["initContainers"]] == [arena.CODE_INIT]
 
@@ -116,9 +111,9 @@ def test_arena_finds_no_chief_pod_in_an_elastic_job() -> None:
 def test_arena_finds_the_mpi_launcher_by_name_and_label() -> None:
     """Source: `pkg/training/trainer_mpi.go`, isChiefJob; without it the job is PENDING for ever."""
     _, job, _ = of(MPI)
-    launcher = MPI.run_of(job).launcher["metadata"]
-    assert launcher["name"] == "bert-launcher"
-    assert launcher["labels"]["mpi_job_name"] == "bert"
+    launcher = MPI.run_of(job).replicas[0]
+    assert launcher.name == "bert-launcher"
+    assert dict(launcher.labels)["mpi_job_name"] == "bert"
 
 
 @arenas_kinds

@@ -11,7 +11,7 @@ from k8s.kinds import MPIKind
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
-from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
+from k8s.models.resources import CONFIG_MAPS, Resource
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.controllers import kubeflow
 from k8s.sandbox.controllers.reconcile import GANG, RESTARTS, ObservedJob, Plan
@@ -64,7 +64,7 @@ def env(pod_spec: Manifest) -> dict[str, str]:
     return {each["name"]: each.get("value", "") for each in pod_spec["containers"][0]["env"]}
 
 
-def test_a_new_job_gets_workers_launcher_hostfile_and_service() -> None:
+def test_a_new_job_gets_workers_launcher_and_hostfile() -> None:
     plan = decide(stored(mpi_job("vgg", "mpirun", "true", workers=2, slots=3, backoffLimit=1)))
     assert true_conditions(plan) == {"Created": "MPIJobCreated"}
     launcher, _, second = plan.create
@@ -88,7 +88,6 @@ def test_a_new_job_gets_workers_launcher_hostfile_and_service() -> None:
         "vgg-worker-0.vgg.default.svc slots=3\nvgg-worker-1.vgg.default.svc slots=3\n"
     )
     assert config["data"]["discover_hosts.sh"].startswith("#!/bin/sh\necho vgg-worker-0.vgg.default.svc\n")
-    assert made(plan, SERVICES)["spec"]["clusterIP"] == "None"
     assert launcher["metadata"]["labels"]["training.kubeflow.org/job-role"] == "launcher"
     assert env(launcher["spec"])["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
     assert env(launcher["spec"])["OMPI_MCA_orte_set_default_slots"] == "3"
@@ -244,9 +243,8 @@ def test_an_arena_job_has_a_slot_for_each_gpu_by_default(spec: Manifest, slots: 
     assert config["hostfile"].splitlines()[0] == f"pytorch-4-vgg16-worker-0 slots={slots}"
 
 
-def by_pods(job: Manifest, *pods: Manifest, config: Manifest | None = None) -> Plan:
-    children: dict[Resource, list[Manifest]] = {CONFIG_MAPS: [config] if config else []}
-    return kubeflow.decide_mpi(ObservedJob(MPIJobV1(), job, pods, children=children))
+def by_pods(job: Manifest, *pods: Manifest) -> Plan:
+    return decide(job, *pods, kind=MPIJobV1())
 
 
 def v1_job(*, workers: int = 2, launcher_gpus: int = 0, **policy: Any) -> Manifest:
@@ -284,19 +282,14 @@ def test_the_training_operator_creates_the_launcher_pod_and_a_hostfile_of_worker
     config = made(plan, CONFIG_MAPS)
     assert config["metadata"]["ownerReferences"][0]["apiVersion"] == "kubeflow.org/v1"
     assert config["data"]["hostfile"] == "vgg-worker-0 slots=3\nvgg-worker-1 slots=3\n"
-    assert config["data"]["discover_hosts.sh"] == "#!/bin/sh"
+    assert config["data"]["discover_hosts.sh"] == "#!/bin/sh\necho vgg-worker-0:3\necho vgg-worker-1:3"
 
 
-def test_the_hosts_to_discover_are_the_workers_that_run_and_a_launcher_with_gpus() -> None:
+def test_a_launcher_with_gpus_is_one_of_the_hosts() -> None:
     plan = by_pods(v1_job(launcher_gpus=1))
     config = made(plan, CONFIG_MAPS)
     assert config["data"]["hostfile"].startswith("vgg-launcher slots=3\nvgg-worker-0 slots=3\n")
     assert "NVIDIA_VISIBLE_DEVICES" not in env(plan.create[0]["spec"])
-    pods = [worker("vgg-launcher"), worker("vgg-worker-0", "Pending"), worker("vgg-worker-1")]
-    ((_, name, patch),) = by_pods(v1_job(launcher_gpus=1), *pods, config=config).patches
-    assert name == "vgg-config"
-    assert patch["data"]["discover_hosts.sh"] == "#!/bin/sh\necho vgg-launcher:3\necho vgg-worker-1:3"
-    assert by_pods(v1_job(launcher_gpus=1), *pods, config={**config, **patch}).patches == []
 
 
 def test_the_end_of_the_launchers_pod_is_the_jobs_and_its_workers_go_by_the_policy() -> None:

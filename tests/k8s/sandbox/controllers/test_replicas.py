@@ -32,9 +32,8 @@ def as_pod(name: str, phase: str, code: int | None = None, **rest: Any) -> Manif
     return {"metadata": meta, "spec": {}, "status": {"phase": phase, "containerStatuses": statuses}}
 
 
-def decide(job: Manifest, pods: list[Manifest], restarts: int = 0, **owners: str) -> Plan:
-    taken = {name.replace("_", "-"): uid for name, uid in owners.items()}
-    return kubeflow.decide(ObservedJob(KIND, job, pods, restarts=restarts, owners=taken))
+def decide(job: Manifest, pods: list[Manifest], restarts: int = 0) -> Plan:
+    return kubeflow.decide(ObservedJob(KIND, job, pods, restarts=restarts))
 
 
 def condition_statuses(plan: Plan) -> dict[str, str]:
@@ -46,8 +45,6 @@ def test_a_new_job_gets_its_pods_with_labels_environment_and_owner() -> None:
     plan = decide(job, [])
     assert condition_statuses(plan) == {"Created": "True"}
     assert [each["metadata"]["name"] for each in plan.create] == ["bert-master-0", "bert-worker-0"]
-    services = [each for _, each in plan.objects]
-    assert [each["metadata"]["name"] for each in services] == ["bert-master-0", "bert-worker-0"]
     worker = plan.create[1]
     assert worker["metadata"]["labels"] == {
         "training.kubeflow.org/job-name": "bert",
@@ -61,7 +58,6 @@ def test_a_new_job_gets_its_pods_with_labels_environment_and_owner() -> None:
     env = {each["name"]: each["value"] for each in worker["spec"]["containers"][0]["env"]}
     assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == ("1", "2", "bert-master-0")
     assert worker["spec"]["restartPolicy"] == "Never"
-    assert services[0]["spec"]["ports"] == [{"name": "master", "port": 23456}]
 
 
 @pytest.mark.parametrize(
@@ -124,11 +120,6 @@ def test_a_job_without_a_master_needs_all_its_workers() -> None:
     assert condition_statuses(decide(stored(job), pods)) == {"Created": "True", "Running": "True"}
     pods[1] = as_pod("bert-worker-1", "Succeeded", 0)
     assert condition_statuses(decide(stored(job), pods))["Succeeded"] == "True"
-
-
-def test_a_pod_name_owned_by_another_job_is_not_created() -> None:
-    plan = decide(stored(pytorch_job("bert", "true")), [], bert_master_0="another-uid")
-    assert [each["metadata"]["name"] for each in plan.create] == ["bert-worker-0"]
 
 
 def test_a_pod_that_is_leaving_is_waited_for() -> None:

@@ -30,8 +30,8 @@ def job(*roles: Manifest, status: Manifest | None = None, **spec: Any) -> Manife
     return {"metadata": meta, "spec": spec, "status": status or {}}
 
 
-def decide(obj: Manifest, *pods: Manifest, **owners: str) -> Plan:
-    return tensorstack.decide(ObservedJob(KIND, obj, pods, owners=owners))
+def decide(obj: Manifest, *pods: Manifest) -> Plan:
+    return tensorstack.decide(ObservedJob(KIND, obj, pods))
 
 
 def made(plan: Plan, name: str = "node-0") -> Manifest:
@@ -394,7 +394,7 @@ def test_a_job_that_names_no_folder_has_none(asked: dict[str, Any] | None) -> No
     assert tensorstack.tensorboard_of(ObservedJob(KIND, job(tensorboardSpec=asked), ())) == []
 
 
-def test_a_job_reports_its_tensorboard_status_and_removes_it_with_the_spec() -> None:
+def test_a_job_reports_its_tensorboard_status() -> None:
     asking = job(tensorboardSpec={"trainingLogFilesets": ["t9k://pvc/v/runs"]})
     first = tensorstack.decide(ObservedJob(KIND, asking, ()))
     assert [resource for resource, _ in first.objects] == [DEPLOYMENTS, SERVICES]
@@ -402,7 +402,3 @@ def test_a_job_reports_its_tensorboard_status_and_removes_it_with_the_spec() -> 
     children = {resource: [{**obj, "status": {"availableReplicas": 1}}] for resource, obj in first.objects}
     ready = tensorstack.decide(ObservedJob(KIND, asking, (), children=children))
     assert (ready.objects, ready.status["tensorboard"]["ready"]) == ([], True)
-    no_more = {**job(), "status": ready.status}
-    gone = tensorstack.decide(ObservedJob(KIND, no_more, (), children=children))
-    assert [resource for resource, _ in gone.removals] == [DEPLOYMENTS, SERVICES]
-    assert "tensorboard" not in gone.status

@@ -22,7 +22,7 @@ from k8s.kinds.kubeflow.mpi_job_v1 import MPI_JOBS_V1, MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1, MPIJobV1Alpha1
 from k8s.kinds.t9k.t9k_mpi_job import T9K_MPI_JOBS
 from k8s.logs.prefixes import RankReader
-from k8s.models.resources import CONFIG_MAPS, PODS, SERVICES
+from k8s.models.resources import CONFIG_MAPS, PODS
 from k8s.sandbox.node.programs import PROGRAMS
 from tests import FIXTURES
 from tests.k8s.sandbox.live.running import (
@@ -105,7 +105,6 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(spac
     await space.delete(MPI_JOBS, "ranks")
     await space.goes(PODS, "ranks-worker-0", "ranks-worker-1", "ranks-launcher")
     await space.goes(CONFIG_MAPS, "ranks-config")
-    await space.goes(SERVICES, "ranks")
     hosts = space.kubeconfig.parent / "hosts" / space.name
     await asyncio.to_thread(eventually, lambda: not [*hosts.glob("ranks*")])
     await run_ranks(space, "ranks", cleanPodPolicy="All")
