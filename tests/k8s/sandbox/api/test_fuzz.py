@@ -319,20 +319,6 @@ def test_without_named_lists_a_strategic_patch_is_a_merge_patch(old: Object, pat
     assert old == before
 
 
-element = st.fixed_dictionaries({"name": words}, optional={"x": st.integers()})
-elements = st.lists(element, max_size=4, unique_by=lambda e: e["name"])
-
-
-@given(old=elements, new=elements)
-def test_a_strategic_patch_merges_elements_by_name(old: list[Object], new: list[Object]) -> None:
-    merged = patches.strategic({"containers": old}, {"containers": new})["containers"]
-    wanted = {each["name"]: each for each in old}
-    for each in new:
-        wanted[each["name"]] = {**wanted.get(each["name"], {}), **each}
-    assert {each["name"]: each for each in merged} == wanted
-    assert len(merged) == len(wanted)
-
-
 DIRECTIVES = [
     *("$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers"),
     *("containers", "finalizers"),
@@ -402,21 +388,6 @@ def test_an_element_without_the_key_of_its_list_is_refused() -> None:
         patches.strategic({"env": [{"name": "A"}]}, {"env": [{"value": "1"}]})
     assert error.value.code == 400
     assert "does not contain declared merge key: name" in str(error.value)
-
-
-def test_a_json_patch_applies_its_operations() -> None:
-    for operation, new in (
-        ({"op": "add", "path": "/b", "value": 2}, {"a": [1, 2], "b": 2}),
-        ({"op": "add", "path": "/a/0", "value": 0}, {"a": [0, 1, 2]}),
-        ({"op": "remove", "path": "/a/0"}, {"a": [2]}),
-        ({"op": "replace", "path": "/a/1", "value": 3}, {"a": [1, 3]}),
-        ({"op": "move", "from": "/a", "path": "/b"}, {"b": [1, 2]}),
-        ({"op": "copy", "from": "/a", "path": "/b"}, {"a": [1, 2], "b": [1, 2]}),
-        ({"op": "test", "path": "/a/0", "value": 1}, {"a": [1, 2]}),
-    ):
-        old: Object = {"a": [1, 2]}
-        assert patches.json_patch(old, [operation]) == new
-        assert old == {"a": [1, 2]}
 
 
 def test_a_json_patch_is_applied_completely_or_refused() -> None:

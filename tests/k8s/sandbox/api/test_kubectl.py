@@ -8,15 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
 import pwd
 import shutil
-from contextlib import suppress
 
 import pytest
 import yaml
 
-from tests import FIXTURES
 from tests.k8s.sandbox.api.kubectl import Kubectl
 from tests.k8s.sandbox.calls import (
     APPLY,
@@ -51,23 +48,6 @@ async def test_get_lists_and_watches_names_and_ages(kubectl: Kubectl) -> None:
         assert (await process.stdout.readline()).split()[::2] == [b"p", b"q"]
     process.terminate()
     await process.communicate()
-
-
-async def test_describe_shows_objects_with_their_events(kubectl: Kubectl) -> None:
-    made = await kubectl.run_pod("p")
-    about = {"kind": "Pod", "name": "p", "namespace": "default", "uid": made["metadata"]["uid"]}
-    event = thing("Event", "e", involvedObject=about, reason="Pulled", message="is there", type="Normal")
-    await kubectl.api.made("events", event | {"lastTimestamp": made["metadata"]["creationTimestamp"]})
-    await kubectl.api.made("batch/v1/jobs", job("j"))
-    await kubectl.api.made("kubeflow.org/v1/pytorchjobs", torch_job("t"))
-    node = thing("Node", "node-0", status={"capacity": {"cpu": "2", "nvidia.com/gpu": "8"}})
-    await kubectl.api.call("POST", "/api/v1/nodes", node)
-    described = (await kubectl("describe", "pod", "p")).out
-    assert "Pulled" in described and "is there" in described and "Restart Count:  2" in described
-    described = (await kubectl("describe", "node", "node-0")).out
-    assert "nvidia.com/gpu" in described and "default" in described and " p " in described
-    assert "Pods Statuses:" in (await kubectl("describe", "job", "j")).out
-    assert "Pytorch Replica Specs" in (await kubectl("describe", "pytorchjob", "t")).out
 
 
 async def test_logs_are_read_and_followed(kubectl: Kubectl) -> None:
@@ -106,37 +86,6 @@ async def test_exec_runs_commands(kubectl: Kubectl) -> None:
     (kubectl.folder / "original").write_bytes(os.urandom(100_000))
     await kubectl("cp", str(kubectl.folder / "original"), f"p:{copied}")
     assert copied.read_bytes() == (kubectl.folder / "original").read_bytes()
-
-
-async def test_exec_gives_a_terminal(kubectl: Kubectl) -> None:
-    await kubectl.run_pod("p")
-    outer, inner = pty.openpty()
-    process = await kubectl.start("exec", "-it", "p", "--", "sh", stdin=inner, stdout=inner, stderr=inner)
-    os.close(inner)
-    os.set_blocking(outer, False)
-    seen = b""
-
-    async def shows(text: bytes) -> bool:
-        nonlocal seen
-        with suppress(BlockingIOError, OSError):
-            seen += os.read(outer, 65536)
-        return text in seen
-
-    os.write(outer, b"echo sum:$((6*7)); tty\n")
-    await eventually(lambda: shows(b"sum:42"))
-    await eventually(lambda: shows(b"/dev/pts/"))
-    os.write(outer, b"exit 5\n")
-    async with asyncio.timeout(PATIENCE_S):
-        assert await process.wait() == 5
-    os.close(outer)
-
-
-async def test_events_are_shown(kubectl: Kubectl) -> None:
-    about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default"}
-    event = thing("Event", "e", involvedObject=about, reason="Failed", message="bad", type="Warning", count=3)
-    await kubectl.api.made("events", event | {"lastTimestamp": "2026-11-20T10:00:00Z"})
-    assert "Warning" in (await kubectl("events", "--for", "pod/p")).out
-    assert (await kubectl("get", "ev", "--field-selector", "type=Warning")).lines[1][0] == "e"
 
 
 async def test_whoami_names_the_owner_of_the_token(kubectl: Kubectl) -> None:
@@ -276,20 +225,6 @@ async def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl) -> None:
     await kubectl.run_pod("q")
     await kubectl("delete", "pod", "q", "--now", "--wait=false")
     await kubectl("delete", "pod", "q", "--force", "--grace-period=0")
-
-
-async def test_the_manifest_of_t9ks_tutorial_can_be_applied(kubectl: Kubectl) -> None:
-    path = str(FIXTURES / "t9k" / "job.yaml")
-    dry_run = await kubectl("apply", "-f", path, "--dry-run=server")
-    assert dry_run.out == "pytorchtrainingjob.batch.tensorstack.dev/mnist created (server dry run)\n"
-    await kubectl("apply", "-f", path)
-    assert (await kubectl("apply", "-f", path)).out.endswith("mnist unchanged\n")
-    patch = {"status": {"phase": "Running"}}
-    plural = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
-    await kubectl.api.patch(plural, "mnist", patch, subresource="status")
-    assert (await kubectl("get", "pytorchtrainingjobs")).lines[1][0] == "mnist"
-    await kubectl("delete", "-f", path)
-    assert (await kubectl("get", "pytorchtrainingjobs")).lines == []
 
 
 async def test_ignored_fields_are_printed(kubectl: Kubectl) -> None:

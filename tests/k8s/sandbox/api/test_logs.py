@@ -138,18 +138,6 @@ async def test_a_record_is_sent_once_it_is_complete(sandbox: Api, container: Con
         assert await lines.readline() == b"hello\n"
 
 
-async def test_a_line_of_a_megabyte_is_not_split(sandbox: Api, container: Container) -> None:
-    line = bytes(range(32, 127)) * 11_000
-    parts = [line[at : at + 16_384] for at in range(0, len(line), 16_384)]
-    container.write(
-        b"".join(record(part, "P") for part in parts[:-1]) + record(parts[-1]) + record(b"\xff\xfe")
-    )
-    answer = await sandbox.call("GET", sandbox.path("pods", "p", "log"))
-    assert answer.body == line + b"\n\xff\xfe\n"
-    timed = await sandbox.call("GET", sandbox.path("pods", "p", "log"), timestamps="true", tailLines="2")
-    assert timed.body == MOMENT.encode() + b" " + line + b"\n" + MOMENT.encode() + b" \xff\xfe\n"
-
-
 async def test_a_log_begins_at_the_requested_time(sandbox: Api, container: Container) -> None:
     now = datetime.now(UTC)
     for ago_s in (100, 50, 10):

@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from hypothesis import strategies as st
 from k8s.client.transport import uid_of_peer
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.listening import listen, server_context
-from k8s.sandbox.api.server import MAX_DEPTH, Server, decode_body
+from k8s.sandbox.api.server import Server, decode_body
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import (
     JSON_PATCH,
@@ -158,16 +157,6 @@ async def test_a_namespace_with_a_running_pod_waits_for_it(sandbox: Api) -> None
     assert (await sandbox.call("GET", "/api/v1/namespaces/n")).code == 404
 
 
-async def test_many_objects_are_deleted_with_their_namespace(sandbox: Api, store: Store) -> None:
-    await sandbox.call("POST", "/api/v1/namespaces", thing("Namespace", "n"))
-    sandbox.namespace = "n"
-    for number in range(200):
-        await sandbox.made("pods", pod(f"p-{number}"))
-    async with asyncio.timeout(PATIENCE_S):
-        await sandbox.call("DELETE", "/api/v1/namespaces/n")
-    assert store.records("pods") == []
-
-
 async def test_an_object_may_not_be_created_with_a_version(sandbox: Api) -> None:
     answer = await sandbox.create("pods", pod("p", resourceVersion="5"))
     assert (answer.code, answer.reason) == (400, "BadRequest")
@@ -264,32 +253,6 @@ async def test_an_object_that_patches_make_too_deep_is_refused(sandbox: Api) -> 
         codes.append(answer.code)
         at += "/x" * 80
     assert codes[0] == 200 and 400 in codes and set(codes) <= {200, 400, 422}
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=30,
-)
-
-
-@given(value=json_values, depth=st.integers(0, 2 * MAX_DEPTH))
-def test_json_is_decoded_up_to_the_depth_limit(value: object, depth: int) -> None:
-    value = msgspec.json.decode(msgspec.json.encode(value))
-    for _ in range(depth):
-        value = [value]
-    body = msgspec.json.encode(value)
-    if _depth(value) > MAX_DEPTH:
-        with pytest.raises(ApiError) as error:
-            decode_body(body, "Pod")
-        assert error.value.code == 400
-    else:
-        assert decode_body(body, "Pod") == value
-
-
-def _depth(value: object) -> int:
-    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if members is None else 1 + max(map(_depth, members), default=0)
 
 
 @settings(max_examples=300)

@@ -182,19 +182,6 @@ async def test_the_training_operators_job_runs_four_ranks_in_two_workers(space: 
 
 
 @pytest.mark.slow
-async def test_more_ranks_than_slots_are_refused_by_mpirun(space: Space) -> None:
-    await run_ranks(space, "crowd", workers=1, slots=2, backoffLimit=0)
-    failed = await space.comes(MPI_JOBS, "crowd", has("Failed"))
-    assert "not enough slots" in await space.log("crowd-launcher")
-    assert conditions(failed).get("Succeeded") is None
-    await space.delete(MPI_JOBS, "crowd")
-    await space.goes(PODS, "crowd-worker-0")
-    await run_ranks(space, "crowd", "--oversubscribe", workers=1, slots=2)
-    await space.comes(MPI_JOBS, "crowd", has("Succeeded"))
-    assert len(words_by_rank(await space.log("crowd-launcher"))) == 4
-
-
-@pytest.mark.slow
 async def test_a_suspended_job_leaves_no_rank_and_runs_again_when_resumed(
     space: Space, tmp_path: Path
 ) -> None:

@@ -85,17 +85,6 @@ async def test_an_elastic_job_grows_and_shrinks_by_its_last_workers(space: Space
     await space.goes(PODS, "elastic-worker-0")
 
 
-async def test_a_retryable_exit_code_makes_a_new_pod_until_the_limit(space: Space) -> None:
-    job = pytorch_job("codes", "sh", "-c", "exit 130", workers=0, restart="ExitCode", backoffLimit=1)
-    await space.create(PYTORCH_JOBS, job)
-    failed = await space.comes(PYTORCH_JOBS, "codes", has("Failed"))
-    assert "backoff limit" in failed["status"]["conditions"][-1]["message"]
-    events = await space.events("codes")
-    reasons = [event["reason"] for event in events]
-    assert reasons.count("SuccessfulCreatePod") == 2
-    assert "PyTorchJobRestarting" in reasons
-
-
 async def test_a_deleted_job_takes_its_pods_and_processes_along(space: Space) -> None:
     mark = space.name
     job = pytorch_job("doomed", "sh", "-c", "(setsid sleep 300 &); sleep 300", env={"MARK": mark})
@@ -152,18 +141,6 @@ async def test_an_indexed_job_gives_each_pod_its_number(space: Space) -> None:
     names = sorted(each["metadata"]["name"] for each in pods)
     assert [name.rsplit("-", 1)[0] for name in names] == ["numbers-0", "numbers-1", "numbers-2"]
     assert [await space.log(name) for name in names] == ["index 0\n", "index 1\n", "index 2\n"]
-
-
-async def test_a_plain_job_is_suspended_and_resumed(space: Space) -> None:
-    job = batch_job("sleepy", "sleep", "300", suspend=True)
-    await space.create(JOBS, job)
-    await space.comes(JOBS, "sleepy", has("Suspended"))
-    assert await space.objects(PODS) == []
-    await space.patch(JOBS, "sleepy", {"spec": {"suspend": False}})
-    await space.comes(JOBS, "sleepy", lambda each: each["status"].get("ready") == 1)
-    await space.patch(JOBS, "sleepy", {"spec": {"suspend": True}})
-    await space.comes(JOBS, "sleepy", lambda each: not each["status"].get("active"))
-    await space.until(PODS, lambda pods: not pods)
 
 
 GPUS = 8

@@ -195,23 +195,3 @@ async def test_a_train_job_is_suspended_resumed_and_deleted_and_leaves_no_proces
     await space.delete(TRAIN_JOBS, "held")
     await space.goes(PODS, "held-node-0-0")
     until_unmarked(mark)
-
-
-async def test_a_train_job_of_a_name_used_before_fails_with_its_node(space: Space) -> None:
-    for _ in range(2):
-        await space.create(TRAIN_JOBS, train_job("fails", "sh", "-c", "exit 3"))
-        failed = await space.comes(TRAIN_JOBS, "fails", has("Failed"))
-        (last,) = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
-        assert last["reason"] == "FailedJobs"
-        assert "fails-node-0" in last["message"]
-        await space.delete(TRAIN_JOBS, "fails")
-        for resource, name in ((TRAIN_JOBS, "fails"), (PODS, "fails-node-0-0")):
-            await space.goes(resource, name)
-
-
-async def test_a_missing_training_runtime_fails_the_job_with_a_message(space: Space) -> None:
-    await space.create(TRAIN_JOBS, train_job("lost", "true", runtime="mpi-distributed"))
-    failed = await space.comes(TRAIN_JOBS, "lost", has("Failed"))
-    assert failed["status"]["conditions"][-1]["message"].startswith(
-        "ClusterTrainingRuntime mpi-distributed does not exist"
-    )

@@ -195,16 +195,6 @@ async def test_an_object_enters_and_leaves_a_selector(api: Api) -> None:
     assert seen[2]["object"]["metadata"]["labels"] == {"on": "1"}
 
 
-async def test_a_pod_enters_and_leaves_a_phase(api: Api) -> None:
-    await api.made("pods", pod("p", node="nowhere"))
-    start = (await api.get("pods")).version
-    query = {"resourceVersion": start, "fieldSelector": "status.phase=Running"}
-    async with api.watching("pods", **query) as events:
-        for phase in ("Running", "Succeeded"):
-            await api.patch("pods", "p", {"status": {"phase": phase}}, subresource="status")
-        assert await events.take(2) == [("ADDED", "p"), ("DELETED", "p")]
-
-
 async def test_a_watch_ends_in_time_with_a_bookmark_of_the_newest_version(api: Api) -> None:
     start = (await api.get("pods")).version
     query = {
