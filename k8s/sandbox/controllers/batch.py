@@ -11,13 +11,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any
+from dataclasses import replace
 
 from k8s.kinds.batch_job import INDEX
 from k8s.models.resources import DEPLOYMENTS
 from k8s.sandbox.controller_runtime import ENDED, Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (
-    GANG,
+    RESTARTS,
     ObservedJob,
     Plan,
     ends_of,
@@ -25,47 +25,57 @@ from k8s.sandbox.controllers.reconcile import (
     is_true,
     owned_pod,
     phase_of,
-    restarts_of,
     set_condition,
 )
+from k8s.sandbox.controllers.replicas import End, JobReplicas, Rules, attempt_of
 
+# Annotation of a pod: its number in a Job that is not indexed.
+NUMBER = "gpuconsole.dev/number"
 # Delay before a failed pod is replaced, doubled with each failure.
 RETRY_DELAY_S, LONGEST_RETRY_DELAY_S = 10.0, 600.0
-_ENDS = ("Complete", "Failed")
+_RETRIES = 6
+_ENDS = {
+    "Succeeded": ("Complete", "CompletionsReached", "Reached expected number of succeeded pods"),
+    "BackoffLimitExceeded": (
+        "Failed",
+        "BackoffLimitExceeded",
+        "Job has reached the specified backoff limit",
+    ),
+    "DeadlineExceeded": ("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"),
+}
+_ENDINGS = ("Complete", "Failed")
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+HASH = "pod-template-hash"
 
 
 def decide(observed: ObservedJob) -> Plan:
     """Return the plan for a Job."""
-    job, pods = observed.job, observed.pods
-    status = deepcopy(job.get("status") or {})
-    plan = Plan(status)
+    spec = observed.job["spec"]
+    plan = Plan(deepcopy(observed.job.get("status") or {}))
+    status = plan.status
     status["conditions"] = list(status.get("conditions") or ())
     if not _is_over(plan):
-        _count(job["spec"], pods, status)
+        _count(spec, observed.pods, status)
         _run(observed, plan)
     if _is_over(plan):
-        ends = [each["lastTransitionTime"] for each in status["conditions"] if each.get("type") in _ENDS]
-        plan.delete_job = plan.has_expired(job["spec"].get("ttlSecondsAfterFinished"), max(ends))
+        ends = [each["lastTransitionTime"] for each in status["conditions"] if each["type"] in _ENDINGS]
+        plan.delete_job = plan.has_expired(spec.get("ttlSecondsAfterFinished"), max(ends))
     plan.status = {name: value for name, value in status.items() if value or name == "ready"}
     return plan
 
 
 def _is_over(plan: Plan) -> bool:
-    return any(is_true(plan.status["conditions"], end) for end in _ENDS)
+    return any(is_true(plan.status["conditions"], end) for end in _ENDINGS)
 
 
 def _count(spec: Manifest, pods: Sequence[Manifest], status: Manifest) -> None:
     # Deleted pods stay counted. A pod that was deleted by a suspension has not failed.
     phases = [phase_of(pod) for pod in pods if not _is_suspended_pod(pod, spec, status)]
     status["failed"] = max(int(status.get("failed") or 0), phases.count("Failed"))
-    if spec.get("completionMode") != "Indexed":
-        status["succeeded"] = max(int(status.get("succeeded") or 0), phases.count("Succeeded"))
-        return
-    done = _indices(status.get("completedIndexes")) | {
-        _index(pod) for pod in pods if phase_of(pod) == "Succeeded"
-    }
-    done &= set(range(int(spec.get("completions") or 0)))
+    done = _indices(status.get("completedIndexes"))
+    done |= {int(_number(pod)) for pod in pods if phase_of(pod) == "Succeeded"}
+    if spec.get("completions") is not None:
+        done &= set(range(int(spec["completions"])))
     status["succeeded"], status["completedIndexes"] = len(done), _ranges(done)
 
 
@@ -77,30 +87,64 @@ def _is_suspended_pod(pod: Manifest, spec: Manifest, status: Manifest) -> bool:
 
 
 def _run(observed: ObservedJob, plan: Plan) -> None:
-    pods, spec, status = observed.pods, observed.job["spec"], plan.status
-    present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    active = [pod for pod in present if phase_of(pod) in ("Pending", "Running")]
+    job, spec, status = observed.job, observed.job["spec"], plan.status
     is_suspended = is_true(status["conditions"], "Suspended")
-    if not spec.get("suspend"):
-        if is_suspended:
-            _report(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", value=False)
-            status["startTime"] = now_text()
-        status.setdefault("startTime", now_text())
-        if verdict := _verdict(spec, status, pods, plan):
-            _report(plan, "Failed", *verdict, verdict[0])
-        elif _is_complete(spec, status, active):
-            message = "Reached expected number of succeeded pods"
-            _report(plan, "Complete", "CompletionsReached", message, "Completed")
-            status["completionTime"] = now_text()
-    else:
+    completions, limit = spec.get("completions"), spec.get("backoffLimit")
+    limit = _RETRIES if limit is None else int(limit)
+    # The pods of every Job have numbers here; those of an indexed one can see theirs.
+    is_indexed = spec.get("completionMode") == "Indexed"
+    counted = spec.get("parallelism", 1) if completions is None else completions
+    numbered = {**spec, "completionMode": "Indexed", "completions": counted}
+    done = _indices(status["completedIndexes"])
+    wanted = [
+        replace(
+            each,
+            name=str(each.index),
+            env=each.env if is_indexed else (),
+            labels=each.labels if is_indexed else (),
+        )
+        for each in observed.kind.replicas({**job, "spec": numbered, "status": status})
+        if each.index not in done
+    ]
+    # Without a number of completions, the first success is the sign that no more pods are needed.
+    is_served = completions is None and bool(done)
+    wait_s = _retry_wait_s(observed.pods)
+    rules = Rules(
+        lambda replica, pod: phase_of(pod) == "Failed",
+        backoff_limit=limit,
+        deadline_s=spec.get("activeDeadlineSeconds"),
+        clean_policy="Running",
+        waiting=[each.name for each in wanted] if is_served or wait_s > 0 else (),
+        keeps_failed=True,
+        name_of=_number,
+    )
+    pods = JobReplicas(replace(observed, restarts=0, replaced=()), wanted, rules, plan)
+    if spec.get("suspend"):
+        pods.delete_all()
         if not is_suspended:
             _report(plan, "Suspended", "JobSuspended", "Job suspended", "Suspended")
         status.pop("startTime", None)
-    if spec.get("suspend") or _is_over(plan):
-        plan.delete, active = active, []
     else:
-        _create(observed, active, plan)
+        if is_suspended:
+            _report(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", value=False)
+            status["startTime"] = now_text()
+        end = pods.reconcile(status.setdefault("startTime", now_text()))
+        if status["failed"] > limit:
+            end = End("BackoffLimitExceeded")
+        is_idle = all(phase_of(pod) in ENDED for pod in pods.pods.values())
+        if end is None and (is_idle if is_served else completions is not None and len(done) >= completions):
+            end = End("Succeeded")
+        if end is not None:
+            _report(plan, *_ENDS[end.reason], "Completed" if end.reason == "Succeeded" else end.reason)
+            if end.reason == "Succeeded":
+                status["completionTime"] = now_text()
+            pods.clean_up()
+        elif wait_s > 0 and wanted:
+            plan.requeue_after(wait_s)
+    active = [pod for pod in pods.pods.values() if phase_of(pod) not in ENDED and pod not in plan.delete]
     status["active"], status["ready"] = len(active), sum(map(is_ready, active))
+    for pod in plan.create:
+        _name(pod, observed)
 
 
 def _report(plan: Plan, condition: str, reason: str, message: str, event: str, *, value: bool = True) -> None:
@@ -108,54 +152,6 @@ def _report(plan: Plan, condition: str, reason: str, message: str, event: str, *
     plan.status["conditions"] = set_condition(conditions, condition, value, reason, message)
     message = "Job completed" if condition == "Complete" else message
     plan.events.append((event, message, condition == "Failed"))
-
-
-def _is_complete(spec: Manifest, status: Manifest, active: Sequence[Manifest]) -> bool:
-    if spec.get("completions") is None:
-        return status["succeeded"] > 0 and not active
-    return bool(status["succeeded"] >= spec["completions"])
-
-
-def _verdict(
-    spec: Manifest, status: Manifest, pods: Sequence[Manifest], plan: Plan
-) -> tuple[str, str] | None:
-    limit = spec.get("backoffLimit")
-    limit = 6 if limit is None else int(limit)
-    restarts = restarts_of(pods) if spec["template"]["spec"].get("restartPolicy") == "OnFailure" else 0
-    if status["failed"] > limit or 0 < restarts >= limit:
-        return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    if plan.has_expired(spec.get("activeDeadlineSeconds"), status["startTime"]):
-        return "DeadlineExceeded", "Job was active longer than specified deadline"
-    return None
-
-
-def _create(observed: ObservedJob, active: Sequence[Manifest], plan: Plan) -> None:
-    # Names follow from job, index and attempt, so that a stale list does not lead to a second pod.
-    pods, spec, succeeded = observed.pods, observed.job["spec"], plan.status["succeeded"]
-    parallelism = spec.get("parallelism")
-    parallelism = 1 if parallelism is None else int(parallelism)
-    completions = spec.get("completions")
-    wanted = parallelism if completions is None else min(parallelism, int(completions) - succeeded)
-    if completions is None and succeeded:
-        wanted = len(active)
-    missing = wanted - len(active)
-    if missing < 0:
-        plan.delete = list(active[missing:])
-    if missing <= 0:
-        return
-    wait_s = _retry_wait_s(pods)
-    if wait_s > 0:
-        plan.requeue_after(wait_s)
-        return
-    if spec.get("completionMode") == "Indexed":
-        taken = _indices(plan.status["completedIndexes"]) | {_index(pod) for pod in active}
-        free = [index for index in range(int(completions or 0)) if index not in taken]
-        for index in free[:missing]:
-            tries = sum(_index(pod) == index for pod in pods)
-            plan.create.append(_pod(observed, index, f"{index}.{tries}", wanted))
-    else:
-        for number in range(len(pods), len(pods) + missing):
-            plan.create.append(_pod(observed, None, str(number), wanted))
 
 
 def _retry_wait_s(pods: Sequence[Manifest]) -> float:
@@ -173,37 +169,22 @@ def _failed_at(pod: Manifest) -> str:
     return max(ends, default=str(pod["metadata"].get("creationTimestamp") or now_text()))
 
 
-def _pod(observed: ObservedJob, index: int | None, attempt: str, gang: int) -> Manifest:
-    meta, template = observed.job["metadata"], observed.job["spec"].get("template") or {}
-    uid, name, middle = str(meta["uid"]), str(meta["name"]), ""
-    # The server has labelled the template with the Job's name and uid.
-    labels: dict[str, str] = {}
-    annotations = {GANG: str(gang)}
-    pod_spec: dict[str, Any] = deepcopy(template.get("spec") or {})
-    if index is not None:
-        middle = f"-{index}"
-        labels[INDEX] = annotations[INDEX] = str(index)
-        pod_spec.setdefault("hostname", f"{name}-{index}")
-        variable = {
-            "name": "JOB_COMPLETION_INDEX",
-            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}},
-        }
-        for part in ("initContainers", "containers"):
-            for container in pod_spec.get(part) or ():
-                container["env"] = [*(container.get("env") or ()), variable]
-    pod_name = f"{name[:57]}{middle}-{_suffix(uid, attempt)}"
-    return owned_pod(observed, template, pod_name, pod_spec, labels, annotations)
+def _number(pod: Manifest) -> str:
+    annotations = pod["metadata"].get("annotations") or {}
+    return str(annotations.get(INDEX) or annotations.get(NUMBER) or "-1")
 
 
-def _suffix(uid: str, attempt: str) -> str:
-    """Return five random-looking letters, always the same for one attempt of one job."""
-    digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
-
-
-def _index(pod: Manifest) -> int:
-    text = str((pod["metadata"].get("annotations") or {}).get(INDEX, ""))
-    return int(text) if text.isdecimal() else -1
+def _name(pod: Manifest, observed: ObservedJob) -> None:
+    """Name a pod by its Job, number and attempt, so that a stale list does not lead to a second pod."""
+    job, meta, number = observed.job["metadata"], pod["metadata"], pod["metadata"]["name"]
+    attempt = 1 + max((attempt_of(each) for each in observed.pods if _number(each) == number), default=-1)
+    digest = hashlib.sha256(f"{job['uid']}/{number}.{attempt}".encode()).digest()
+    suffix = "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
+    is_indexed = observed.job["spec"].get("completionMode") == "Indexed"
+    meta["name"] = f"{job['name'][:57]}{f'-{number}' if is_indexed else ''}-{suffix}"
+    meta["annotations"] |= {RESTARTS: str(attempt), INDEX if is_indexed else NUMBER: number}
+    if is_indexed:
+        pod["spec"].setdefault("hostname", f"{job['name']}-{number}")
 
 
 def _ranges(indices: Iterable[int]) -> str:
@@ -223,9 +204,6 @@ def _indices(text: str | None) -> set[int]:
         if first.isdecimal():
             found |= set(range(int(first), int(last or first) + 1))
     return found
-
-
-HASH = "pod-template-hash"
 
 
 class DeploymentKind:

@@ -22,7 +22,8 @@ from k8s.sandbox.controller_runtime import (
 )
 from k8s.sandbox.controllers import batch, kubeflow, tensorstack, trainer
 from k8s.sandbox.controllers.batch import DeploymentKind
-from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
+from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, apply_plan
+from k8s.sandbox.controllers.replicas import attempt_of
 from k8s.text.errors import KubeError
 
 # Operators need no more of a kind than its resource and its operator's name.
@@ -108,8 +109,7 @@ class Operators:
     async def _reconcile_job(self, kind: RunnableKind, jobs: Informer, observed: ObservedJob) -> float | None:
         job = observed.job
         uid, name = str(job["metadata"]["uid"]), job["metadata"]["name"]
-        noted = [int((pod["metadata"].get("annotations") or {}).get(RESTARTS) or 0) for pod in observed.pods]
-        restarts = max([self._restarts.get(uid, 0), *noted])
+        restarts = max([self._restarts.get(uid, 0), *map(attempt_of, observed.pods)])
         try:
             plan = OPERATORS[kind.operator].decide(
                 replace(observed, restarts=restarts, replaced=self._replaced)

@@ -1,7 +1,8 @@
 """Replica controller: creates, replaces and deletes the pods of a job, whatever its kind. Pure.
 
 A kind's controller passes the replicas (`kind.replicas()`) and the rules of its operator, and turns the
-result into the status of its kind: `kubeflow` into conditions, `tensorstack` into phases.
+result into the status of its kind: `batch`, `kubeflow` and `trainer` into conditions, `tensorstack` into
+phases.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Rules:
     """Role whose pods stay after the end, whatever the clean policy."""
     has_deciding_chief: bool = False
     """A failed pod fails the job only if it has the chief's role."""
+    keeps_failed: bool = False
+    """Pods that have ended stay, with their logs; a failed one gets a successor of another name."""
+    name_of: Callable[[Manifest], str] = lambda pod: str(pod["metadata"]["name"])
+    """Return the name of a pod's replica."""
 
 
 class End(NamedTuple):
@@ -67,11 +72,11 @@ class JobReplicas:
         # The watch may still show a pod that was already deleted to be replaced.
         present = [pod for pod in observed.pods if pod["metadata"]["uid"] not in observed.replaced]
         self.pods = {
-            str(pod["metadata"]["name"]): pod
-            for pod in present
+            rules.name_of(pod): pod
+            for pod in sorted(present, key=attempt_of)
             if not pod["metadata"].get("deletionTimestamp")
         }
-        self.leaving = {str(pod["metadata"]["name"]) for pod in observed.pods} - self.pods.keys()
+        self.leaving = {rules.name_of(pod) for pod in observed.pods} - self.pods.keys()
         self._observed = observed
         self._rules = rules
         self._plan = plan
@@ -107,21 +112,26 @@ class JobReplicas:
             return End("PodFailed", tuple(fatal))
         if self._is_past_limit(has_failures=bool(retried)):
             return End("BackoffLimitExceeded", tuple(retried))
-        plan.replaced = [str(pod["metadata"]["uid"]) for pod in retried]
-        plan.delete = retried + [
-            pod
-            for name, pod in self.pods.items()
-            if name not in self.wanted or (phase_of(pod) not in ENDED and rules.is_outdated(pod))
-        ]
+        if not rules.keeps_failed:
+            plan.replaced = [str(pod["metadata"]["uid"]) for pod in retried]
+            plan.delete = list(retried)
+        for name, pod in self.pods.items():
+            has_ended = phase_of(pod) in ENDED
+            if (name not in self.wanted and not (has_ended and rules.keeps_failed)) or (
+                not has_ended and rules.is_outdated(pod)
+            ):
+                plan.delete.append(pod)
         for name, replica in self.wanted.items():
             # While a pod of that name belongs to an earlier job, the server refuses another.
-            if name not in self.pods and name not in self.leaving and name not in rules.waiting:
+            is_free = name not in self.pods or (rules.keeps_failed and self.pods[name] in retried)
+            if is_free and name not in self.leaving and name not in rules.waiting:
                 plan.create.append(self._make_pod(self._observed, replica))
         return None
 
     def delete_all(self) -> None:
         """Delete the pods of a suspended job."""
-        self._plan.delete = list(self.pods.values())
+        keeps = self._rules.keeps_failed
+        self._plan.delete = [pod for pod in self.pods.values() if not (keeps and phase_of(pod) in ENDED)]
 
     def clean_up(self) -> None:
         """Delete the pods that the clean policy does not keep after the end."""
@@ -155,3 +165,8 @@ class JobReplicas:
         ]
         annotations = {GANG: str(len(self.wanted)), RESTARTS: str(observed.restarts)}
         return owned_pod(observed, replica.template, replica.name, spec, dict(replica.labels), annotations)
+
+
+def attempt_of(pod: Manifest) -> int:
+    """Return the number of pods that were replaced before a pod."""
+    return int((pod["metadata"].get("annotations") or {}).get(RESTARTS) or 0)

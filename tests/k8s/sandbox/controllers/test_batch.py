@@ -18,6 +18,10 @@ def decide(job: Manifest, pods: list[Manifest]) -> Plan:
     return batch.decide(ObservedJob(BatchJob(), job, pods))
 
 
+def numbered(number: int, phase: str, code: int | None = None, **rest: Any) -> Manifest:
+    return as_pod(f"sweep-{number}", phase, code, annotations={batch.NUMBER: str(number)}, **rest)
+
+
 def indexed(index: int, phase: str, name: str = "") -> Manifest:
     return as_pod(name or f"sweep-{index}-x", phase, annotations={INDEX: str(index)})
 
@@ -42,10 +46,10 @@ def test_repeated_decisions_create_the_same_pod_names() -> None:
 
 def test_a_failed_pod_is_replaced_after_a_while() -> None:
     job = stored(batch_job("sweep", "true"))
-    fresh = decide(job, [as_pod("sweep-a", "Failed", 1)])
+    fresh = decide(job, [numbered(0, "Failed", 1)])
     assert fresh.create == []
     assert 8 < (fresh.requeue_after_s or 0) <= 10.1
-    old = as_pod("sweep-a", "Failed", 1)
+    old = numbered(0, "Failed", 1)
     old["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = ago(11)
     assert len(decide(job, [old]).create) == 1
 
@@ -60,7 +64,7 @@ def test_a_failed_pod_is_replaced_after_a_while() -> None:
     ],
 )
 def test_a_job_ends(spec: Manifest, phases: list[str], condition: str, reason: str) -> None:
-    pods = [as_pod(f"sweep-{index}", phase, 1) for index, phase in enumerate(phases)]
+    pods = [numbered(index, phase, 1) for index, phase in enumerate(phases)]
     plan = decide(stored(batch_job("sweep", "true", **spec)), pods)
     last = plan.status["conditions"][-1]
     assert (last["type"], last["status"], last["reason"]) == (condition, "True", reason)
@@ -96,7 +100,7 @@ def test_succeeded_indexes_stay_counted_after_their_pods_are_gone() -> None:
 def test_a_job_has_as_many_pods_as_may_run_and_are_still_needed(
     spec: Manifest, phases: list[str], created: int
 ) -> None:
-    pods = [as_pod(f"sweep-{index}", phase) for index, phase in enumerate(phases)]
+    pods = [numbered(index, phase) for index, phase in enumerate(phases)]
     plan = decide(stored(batch_job("sweep", "true", **spec)), pods)
     assert (len(plan.create), plan.delete) == (created, [])
     gangs = {each["metadata"]["annotations"][GANG] for each in plan.create}
@@ -104,7 +108,7 @@ def test_a_job_has_as_many_pods_as_may_run_and_are_still_needed(
 
 
 def test_pods_beyond_the_parallelism_are_removed() -> None:
-    pods = [as_pod(f"sweep-{index}", "Running") for index in range(3)]
+    pods = [numbered(index, "Running") for index in range(3)]
     plan = decide(stored(batch_job("sweep", "true", parallelism=1, completions=9)), pods)
     assert [each["metadata"]["name"] for each in plan.delete] == ["sweep-1", "sweep-2"]
     assert plan.create == []
@@ -112,7 +116,7 @@ def test_pods_beyond_the_parallelism_are_removed() -> None:
 
 def test_a_job_that_needs_one_success_is_complete_when_its_other_pods_have_ended() -> None:
     job = stored(batch_job("sweep", "true", parallelism=2))
-    pods = [as_pod("sweep-0", "Succeeded"), as_pod("sweep-1", "Running")]
+    pods = [numbered(0, "Succeeded"), numbered(1, "Running")]
     assert "conditions" not in decide(job, pods).status
     pods[1]["status"]["phase"] = "Failed"
     plan = decide(job, pods)
@@ -139,7 +143,7 @@ def test_a_pod_of_a_job_that_is_still_suspended_has_not_failed() -> None:
 def _held_pod_has_failed(status: Manifest, failed: int, *, deleted: bool, suspend: bool) -> None:
     """See how many of a Job's pods, of which one ended a minute after it was made, count as failed."""
     job = stored(batch_job("held", "true", suspend=suspend, backoffLimit=0, completions=1, parallelism=1))
-    pod = as_pod("held-x", "Failed", 143, creationTimestamp=ago(60))
+    pod = numbered(0, "Failed", 143, creationTimestamp=ago(60))
     if deleted:
         pod["metadata"]["deletionTimestamp"] = ago(0)
     plan = decide({**job, "status": status}, [pod])
