@@ -6,22 +6,21 @@ client ever sees an orphan.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from k8s.sandbox.api import api_errors, patches
-from k8s.sandbox.api.served import BY_KEY, ServedResource
+from k8s.sandbox.api.served import BY_KEY, SERVED, ServedResource
 from k8s.sandbox.api.store import Object, Store
 
 # Finalizers that hold an object until its dependents are gone, or until they are disowned.
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
-KINDS = frozenset(served.resource.kind for served in BY_KEY.values())
+BY_KIND = {(each.resource.api_version, each.resource.kind): each for each in SERVED}
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,57 +44,11 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 ObjectKey = tuple[str, str, str]
 
 
-class Dependents:
-    """Index of all objects by uid, owner and namespace; its user reports each write."""
-
-    def __init__(self) -> None:
-        self._by_uid: dict[str, ObjectKey] = {}
-        self._by_owner: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
-        self._by_namespace: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
-
-    def add(self, key: str, obj: Mapping[str, Any]) -> None:
-        """Add an object or its new version."""
-        meta = obj["metadata"]
-        object_key = key, meta.get("namespace", ""), meta["name"]
-        self._by_uid[meta["uid"]] = object_key
-        self._by_namespace[object_key[1]][object_key] = None
-        for owner in meta.get("ownerReferences", ()):
-            self._by_owner[owner["uid"]][object_key] = None
-
-    def discard(self, key: str, obj: Mapping[str, Any]) -> None:
-        """Remove an object; its dependents stay in the index."""
-        meta = obj["metadata"]
-        object_key = key, meta.get("namespace", ""), meta["name"]
-        self._by_uid.pop(meta["uid"], None)
-        self._by_namespace[object_key[1]].pop(object_key, None)
-        for owner in meta.get("ownerReferences", ()):
-            owned = self._by_owner[owner["uid"]]
-            owned.pop(object_key, None)
-            if not owned:
-                del self._by_owner[owner["uid"]]
-
-    def of(self, uid: str) -> list[ObjectKey]:
-        """Return the dependents of an object in order of creation."""
-        return list(self._by_owner.get(uid, ()))
-
-    def where(self, uid: str) -> ObjectKey | None:
-        """Return the key of an object, or None if it does not exist."""
-        return self._by_uid.get(uid)
-
-    def in_namespace(self, namespace: str) -> list[ObjectKey]:
-        """Return the keys of all objects in a namespace."""
-        return list(self._by_namespace.get(namespace, ()))
-
-
 class Deleter:
     """Writer to the store that carries out the consequences of removals."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._dependents = Dependents()
-        for key in BY_KEY:
-            for record in store.records(key):
-                self._dependents.add(key, record.obj)
 
     def put(self, key: str, obj: Object) -> None:
         """Write an object; remove it instead if it is marked for deletion and nothing holds it."""
@@ -105,7 +58,6 @@ class Deleter:
             self.remove(key, obj)
             return
         self.store.put(key, obj)
-        self._dependents.add(key, obj)
 
     def remove(self, key: str, obj: Object) -> None:
         """Remove an object, delete its orphans, and finish owners and namespaces that waited for it."""
@@ -114,13 +66,12 @@ class Deleter:
         if self.store.get(key, namespace, name) is None:
             return
         self.store.remove(key, namespace, name)
-        self._dependents.discard(key, obj)
-        for dependent in self._dependents.of(uid):
+        for dependent in self._dependents(uid):
             record = self.store.get(*dependent)
-            if record is not None and not self._has_owner(record.obj):
+            if record is not None and not self._owners(record.obj):
                 self._delete_dependent(*dependent)
-        for owner in meta.get("ownerReferences", ()):
-            self._release_owner(owner["uid"])
+        for owner in self._owners(obj):
+            self._release_owner(owner)
         if namespace:
             self._remove_if_empty(namespace)
 
@@ -159,26 +110,26 @@ class Deleter:
     def collect_if_orphan(self, served: ServedResource, obj: Object) -> None:
         """Delete an object that was created after its owner had gone."""
         meta = obj["metadata"]
-        known = any(each["kind"] in KINDS for each in meta.get("ownerReferences", ()))
-        if known and not self._has_owner(obj):
+        kinds = [(each["apiVersion"], each["kind"]) for each in meta.get("ownerReferences", ())]
+        if BY_KIND.keys() & set(kinds) and not self._owners(obj):
             self._delete_dependent(served.key, meta.get("namespace", ""), meta["name"])
 
     def _propagate(self, served: ServedResource, obj: Object) -> None:
         meta = obj["metadata"]
         finalizers = meta.get("finalizers", ())
         if served.key == "namespaces":
-            for object_key in self._dependents.in_namespace(meta["name"]):
+            for object_key in self._in_namespace(meta["name"]):
                 self._delete_dependent(*object_key)
             self._remove_if_empty(meta["name"])
         elif ORPHAN in finalizers:
-            for dependent in self._dependents.of(meta["uid"]):
+            for dependent in self._dependents(meta["uid"]):
                 self._remove_elements(dependent, "ownerReferences", lambda owner: owner["uid"] == meta["uid"])
             object_key = served.key, meta.get("namespace", ""), meta["name"]
             self._remove_elements(object_key, "finalizers", lambda each: each == ORPHAN)
         elif FOREGROUND in finalizers:
-            for dependent in self._dependents.of(meta["uid"]):
+            for dependent in self._dependents(meta["uid"]):
                 self._delete_dependent(*dependent, propagation="Foreground")
-            self._release_owner(meta["uid"])
+            self._release_owner((served.key, meta.get("namespace", ""), meta["name"]))
 
     def _reject_changed(self, served: ServedResource, old: Object, options: DeleteOptions) -> None:
         meta = old["metadata"]
@@ -200,9 +151,30 @@ class Deleter:
         grace_s = max(0, obj["spec"]["terminationGracePeriodSeconds"] if grace_s is None else grace_s)
         return min(grace_s, int(obj["metadata"].get("deletionGracePeriodSeconds", grace_s)))
 
-    def _has_owner(self, obj: Object) -> bool:
-        references = obj["metadata"].get("ownerReferences", ())
-        return any(self._dependents.where(each["uid"]) is not None for each in references)
+    def _owners(self, obj: Object) -> list[ObjectKey]:
+        """Return those owners of an object that exist."""
+        found = []
+        for each in obj["metadata"].get("ownerReferences", ()):
+            if (served := BY_KIND.get((each["apiVersion"], each["kind"]))) is not None:
+                namespace = obj["metadata"].get("namespace", "") if served.resource.is_namespaced else ""
+                owner = self.store.get(served.key, namespace, each["name"])
+                if owner is not None and owner.obj["metadata"]["uid"] == each["uid"]:
+                    found.append((served.key, namespace, each["name"]))
+        return found
+
+    def _dependents(self, uid: str) -> list[ObjectKey]:
+        # Events are many, and nobody owns them.
+        return [
+            (key, record.namespace, record.name)
+            for key in BY_KEY
+            for record in (self.store.records(key) if key != "events" else ())
+            if any(each["uid"] == uid for each in record.obj["metadata"].get("ownerReferences", ()))
+        ]
+
+    def _in_namespace(self, namespace: str) -> list[ObjectKey]:
+        return [
+            (key, namespace, record.name) for key in BY_KEY for record in self.store.records(key, namespace)
+        ]
 
     def _delete_dependent(
         self, key: str, namespace: str, name: str, *, propagation: str = "Background"
@@ -219,19 +191,14 @@ class Deleter:
         obj = patches.without_nulls(record.obj)
         if remaining := [each for each in obj["metadata"].pop(field, ()) if not is_dropped(each)]:
             obj["metadata"][field] = remaining
-        self._dependents.discard(object_key[0], record.obj)
         self.put(object_key[0], obj)
 
-    def _release_owner(self, uid: str) -> None:
-        object_key = self._dependents.where(uid)
-        record = self.store.get(*object_key) if object_key is not None else None
-        if (
-            object_key is None
-            or record is None
-            or FOREGROUND not in record.obj["metadata"].get("finalizers", ())
-        ):
+    def _release_owner(self, object_key: ObjectKey) -> None:
+        record = self.store.get(*object_key)
+        if record is None or FOREGROUND not in record.obj["metadata"].get("finalizers", ()):
             return
-        for dependent in self._dependents.of(uid):
+        uid = record.obj["metadata"]["uid"]
+        for dependent in self._dependents(uid):
             owned = self.store.get(*dependent)
             references = owned.obj["metadata"].get("ownerReferences", ()) if owned is not None else ()
             # A dependent that blocks its owner is still there.
@@ -243,7 +210,7 @@ class Deleter:
         record = self.store.get("namespaces", "", namespace)
         if record is None or "deletionTimestamp" not in record.obj["metadata"]:
             return
-        if not self._dependents.in_namespace(namespace):
+        if not self._in_namespace(namespace):
             self.remove("namespaces", record.obj)
 
 

@@ -133,7 +133,11 @@ _OPAQUE = {
 _LABELLED = {"containers": ("name", "image"), "initContainers": ("name", "image"), "volumes": ("name",)}
 _LABELLED |= {"replicaSpecs": ("type", "template"), "replicatedJobs": ("name", "template")}
 _REQUIRED = {"volumeMounts": ("name", "mountPath"), "env": ("name",), "persistentVolumeClaim": ("claimName",)}
-_REQUIRED |= {"runtimeRef": ("name",), "ownerReferences": ("uid", "name", "kind"), "worker": ("template",)}
+_REQUIRED |= {
+    "runtimeRef": ("name",),
+    "ownerReferences": ("uid", "name", "kind", "apiVersion"),
+    "worker": ("template",),
+}
 _OF_KIND: Mapping[str, tuple[str, ...]] = {
     "pods": ("spec.containers",),
     "jobs.batch": ("spec.template.spec.containers",),

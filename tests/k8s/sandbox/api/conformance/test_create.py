@@ -190,6 +190,8 @@ async def test_wrong_objects_are_refused_with_their_fields(api: Api) -> None:
         (JOBS, job("j", template={"spec": {}}),
          ["spec.template.spec.containers", "spec.template.spec.restartPolicy"]),
         (TORCH_JOBS, torch_job("t", spec={}), ["spec.pytorchReplicaSpecs"]),
+        ("configmaps", config("c", ownerReferences=[{"kind": "Pod", "name": "p", "uid": "u"}]),
+         ["metadata.ownerReferences[0].apiVersion"]),
     ):  # fmt: skip
         answer = await api.create(plural, obj)
         assert (answer.code, answer.reason) == (422, "Invalid")
