@@ -156,7 +156,8 @@ def _explain(evidence: Evidence) -> Cause:
 
 def brief_reason(job: Job, found: Triage | None) -> str:
     """Return the reason for a row; empty if the row's own says as much."""
-    if found is None or not (found.error or found.cause):
+    is_init = found is not None and found.reason.startswith("init container")
+    if found is None or not (found.error or found.cause or is_init):
         return ""
     return "" if ended.passed_deadline(job) and not found.error else found.reason
 

@@ -19,6 +19,13 @@ TOLD_TO_SUSPEND = "told to suspend"
 HALF_ALLOCATED = "half-allocated"
 # Reason of a job that another cluster runs.
 ELSEWHERE = "runs on another cluster; its pods are not in this one"
+# Parts of an operator's verdict on a failed job, and which limit ended it.
+_LIMITS = (
+    ("deadline", "ran longer than its deadline"),
+    ("backoff limit", "all its retries are used"),
+    ("backofflimitexceeded", "all its retries are used"),
+    ("podfailurepolicy", "its pod failure policy ended it"),
+)
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -116,13 +123,18 @@ class _Counted:
         return may_not and not self.left and self.has(Status.FAILED)
 
 
+def limit_text(verdict: str) -> str:
+    """Return which limit ended a job, by its operator's reason and message; empty if none did."""
+    return next((text for part, text in _LIMITS if part in verdict.lower()), "")
+
+
 def _why_failed(it: _Counted) -> str:
     # If all were only asked to stop, the operator's reason says more: usually a deadline.
     first = it.first_to_fail
     if first is None or (
         it.job.outcome_reason and all(_was_stopped(instance) for instance in it.of(first.status))
     ):
-        return _joined(it.job.outcome_reason, _still_held(it))
+        return _joined(limit_text(it.job.outcome_reason) or it.job.outcome_reason, _still_held(it))
     name = f"rank {first.ranks[0]}" if len(first.ranks) == 1 else first.name
     order = " first" if len(it.of(first.status)) > 1 else ""
     at = f", {first.ended.astimezone():%H:%M:%S}" if first.ended is not None else ""

@@ -120,7 +120,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Cause], object], str]] = {
     "fails": (
         {"container": {"command": ["sh", "-c", "exit 3"]}},
         lambda found: found.sentence.startswith("Failed") and "exit" in found.sentence,
-        "Failed: pod-0 ended with exit 3, ",
+        "Failed: pod-0 exit 3, ",
     ),
     "raises": (
         {"container": {"command": ["sh", "-c", "echo 'ValueError: bad shard 7' >&2; exit 1"]}},
@@ -130,7 +130,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Cause], object], str]] = {
     "grows": (
         {"container": {"command": ["tail", "/dev/zero"], "resources": {"limits": {"memory": "32Mi"}}}},
         lambda found: found.sentence.startswith("Failed") and found.triage,
-        "Failed: pod-0 was OOMKilled, ",
+        "Failed: pod-0 OOMKilled, ",
     ),
     "runs": ({"pods": 2, "gpus": 1}, says("2 of 2"), "It runs: 2 of 2 pods."),
 }
@@ -162,7 +162,7 @@ async def test_without_log_permission_the_diagnosis_gives_the_exit_code_and_the_
             await real_cluster.allow(admin, verb, group, resource)
     await make(admin, job("raises", container=CASES["raises"][0]["container"]))
     answer = (await until(alice, {"raises": lambda found: found.sentence.startswith("Failed")}))["raises"]
-    assert answer.sentence.startswith("Failed: pod-0 ended with exit 1, ")
+    assert answer.sentence.startswith("Failed: pod-0 exit 1, ")
     assert any('logs: The cluster says: pods "raises-' in text for text in facts(answer, "unseen"))
     assert any('cannot get resource "pods/log"' in text for text in facts(answer, "unseen"))
 

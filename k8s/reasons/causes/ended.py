@@ -11,13 +11,14 @@ from itertools import pairwise
 from k8s.models import Terminated
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.causes.no_pods import refused
-from k8s.reasons.causes.not_started import CODE_INITS
 from k8s.reasons.evidence import Evidence, dig
 from k8s.reasons.failures import Triage
 from k8s.reasons.failures.causes import NEVER_STARTED
 from k8s.reasons.phrases import clock, count, cut, names, order, span
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
+from k8s.status.job import limit_text
+from k8s.status.pod import exit_text
 
 # Exit codes of processes that were told to stop: never the cause.
 _ASKED_TO_STOP = (143, 130, 129)
@@ -39,12 +40,6 @@ _TRAINER_EXIT_CODES = {
     8: "all epochs had already run, with other settings, so nothing was trained",
 }
 _TRAINER_MODULES = ("trainer.train_ddp", "trainer.train_mpi")
-_LIMITS = {
-    "DeadlineExceeded": ("ran longer than its deadline", "Give it more time: activeDeadlineSeconds."),
-    "BackoffLimitExceeded": ("all its retries are used", "Allow more of them: backoffLimit."),
-    "PodFailurePolicy": ("its pod failure policy ended it", ""),
-}
-_NO_RETRIES = ("it had no retries", "Allow some: backoffLimit.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +52,7 @@ class _End:
 
     @property
     def text(self) -> str:
-        reason = self.state.reason
-        if reason == "OOMKilled":
-            return "was OOMKilled"
-        if reason not in ("", "Error", "Completed"):
-            return f"ended with {reason}, exit {self.state.exit_code}"
-        return f"ended with exit {self.state.exit_code}"
+        return f"{self.container} {exit_text(self.state)}{_at(self.state.finished_at)}"
 
 
 def evicted(evidence: Evidence) -> Cause | None:
@@ -70,10 +60,7 @@ def evicted(evidence: Evidence) -> Cause | None:
     for instance in evidence.job.instances:
         pod = evidence.pods.get(instance.pod)
         if pod is not None and pod.status.phase == "Failed" and pod.status.reason:
-            where = f" from {instance.node}" if instance.node else ""
-            how = {"Evicted": f"was evicted{where}", "Preempting": f"was preempted{where}"}.get(
-                pod.status.reason, f"ended with {pod.status.reason}"
-            )
+            where = f" on {instance.node}" if instance.node else ""
             message = f": {cut(pod.status.message)}" if pod.status.message else ""
             if pod.status.reason == "DeadlineExceeded":
                 continue
@@ -82,7 +69,7 @@ def evicted(evidence: Evidence) -> Cause | None:
             is_culprit = found is not None and found.instance == instance.name
             remedy = found.remedy if found is not None and is_culprit else ""
             return Cause(
-                f"{_verb(evidence)}: {instance.name} {how}{message}.",
+                f"{_verb(evidence)}: {instance.name} {pod.status.reason}{where}{message}.",
                 tuple(_operator_facts(evidence)),
                 tuple(filter(None, (remedy, advice))),
             )
@@ -111,21 +98,21 @@ def container_ended(evidence: Evidence) -> Cause | None:
     limit, advice = _limit(evidence)
     times = f", {count(first.restarts, 'restart')} so far" if first.restarts else ""
     memory = _memory_limit(evidence, first)
-    what, colon, error = f"{_subject(first)} {first.text}", "", ""
-    # Of a pod with several ranks, its exit says less than that of one of them; and the rank that the others
-    # waited for may still run.
-    is_told = found is not None and found.rank is not None
-    is_one_of_several = is_told and len(first.instance.ranks) != 1
-    is_elsewhere = is_told and found is not None and found.instance != first.instance.name
-    if found is not None and (found.error or is_one_of_several or is_elsewhere):
-        what, colon, error = found.reason.partition(": ")
+    has_error = found is not None and bool(found.error)
+    if "deadline" in limit and not has_error and all(each.state.exit_code in _ASKED_TO_STOP for each in ends):
+        return None
+    init = f"init container {first.container} of " if first.is_init else ""
+    reason = found.reason if found is not None else f"{init}{first.instance.name} {exit_text(first.state)}"
+    what, colon, error = reason.partition(": ")
     came_first = " first" if several and not what.endswith("waiting") else ""
     when = f"{came_first}{f', {at}' if at else ''}"
     # With an error at hand, spent retries are a fact of little interest.
     ending = f"; {limit}" if limit and not (error and "retries" in limit) else ""
     sentence = f"{_verb(evidence)}: {what}{when}{memory}{times}{colon}{error.rstrip('.')}{ending}."
     facts = [
-        Fact("pods", f"{end.instance.name}: {end.container} {end.text}{_at(end.state.finished_at)}")
+        Fact(
+            "pods", f"{end.instance.name}: {end.container} {exit_text(end.state)}{_at(end.state.finished_at)}"
+        )
         for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
     ]
     told = tuple(_triage_facts(found)) if found is not None else ()
@@ -176,22 +163,6 @@ def _ends(evidence: Evidence, instance: Instance) -> list[_End]:
     return found
 
 
-def _subject(end: _End) -> str:
-    who = _with_ranks(end.instance)
-    if not end.is_init:
-        return who
-    if end.container in CODE_INITS:
-        return f"the code of {who} cannot be fetched: {end.container}"
-    return f"init container {end.container} of {who}"
-
-
-def _with_ranks(instance: Instance) -> str:
-    if not instance.ranks:
-        return instance.name
-    first, last = min(instance.ranks), max(instance.ranks)
-    return f"{instance.name} ({f'rank {first}' if first == last else f'ranks {first}-{last}'})"
-
-
 def _memory_limit(evidence: Evidence, end: _End) -> str:
     if end.state.reason != "OOMKilled":
         return ""
@@ -211,26 +182,26 @@ def _memory_help(end: _End) -> tuple[str, ...]:
 
 
 def _limit(evidence: Evidence) -> tuple[str, str]:
-    for condition in evidence.job.conditions:
-        if condition.type == "Failed" and condition.status == "True":
-            text = f"{condition.reason} {condition.message}"
-            if "backoff limit" in text or "BackoffLimitExceeded" in text:
-                had_none = evidence.declared is not None and evidence.declared.restarts_allowed == 0
-                return _NO_RETRIES if had_none else _LIMITS["BackoffLimitExceeded"]
-            for reason, limit in _LIMITS.items():
-                if reason in text or (reason == "DeadlineExceeded" and "deadline" in text.lower()):
-                    return limit
-    return "", ""
+    text = _limit_of(evidence.job)
+    if "deadline" in text:
+        return text, "Give it more time: activeDeadlineSeconds."
+    if "retries" not in text:
+        return text, ""
+    had_none = evidence.declared is not None and evidence.declared.restarts_allowed == 0
+    if had_none:
+        return "it had no retries", "Allow some: backoffLimit."
+    return text, "Allow more of them: backoffLimit."
 
 
 def passed_deadline(job: Job) -> bool:
     """Return True if the job failed because it ran longer than its deadline."""
-    return any(
-        each.type == "Failed"
-        and each.status == "True"
-        and "deadline" in f"{each.reason} {each.message}".lower()
-        for each in job.conditions
-    )
+    return "deadline" in _limit_of(job)
+
+
+def _limit_of(job: Job) -> str:
+    verdicts = (each for each in job.conditions if (each.type, each.status) == ("Failed", "True"))
+    limits = (limit_text(f"{each.reason} {each.message}") for each in verdicts)
+    return next(filter(None, limits), "")
 
 
 def given_up(evidence: Evidence) -> Cause | None:

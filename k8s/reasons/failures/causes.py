@@ -128,6 +128,7 @@ class ContainerLog:
     pod_reason: str = ""
     """Reason of the pod's status: `Evicted`, `Preempting`, `NodeLost`."""
     restarts: int = 0
+    is_init: bool = False
     is_launcher: bool = False
     """Prints for all ranks: an MPI launcher."""
 

@@ -385,7 +385,8 @@ class _Verdict:
         shown = shown or (members[0] if members else None)
         error = _cut(self._error_text(shown, members), _ERROR_CHARS) if shown else ""
         ended = self._ended()
-        reason = f"{first.name} {ended}".strip() + (f": {error}" if error else "")
+        who = f"init container {log.container} of {log.instance}" if log.is_init else first.name
+        reason = f"{who} {ended}".strip() + (f": {error}" if error else "")
         is_told = first.report is not None or first.is_absent
         if not error and (why := self._message or (self._saw if self._is_line and not is_told else "")):
             reason += f": {shorten(' '.join(why.split()), _REASON_CHARS - len(reason) - 2)}"
@@ -436,7 +437,8 @@ class _Verdict:
             return f"exit {report.code}" if report.code is not None else ""
         if first.state and not first.state.startswith(("exit", "SIG")):
             return first.state
-        return f"exit {log.exit_code}" if log.exit_code else ""
+        signal = next((each for each in log.states if each.startswith("SIG")), "")
+        return f"exit {log.exit_code}{f' ({signal})' if signal else ''}" if log.exit_code else ""
 
     def _find_cause(self) -> None:
         first, log = self._first, self._first.run.log

@@ -115,6 +115,7 @@ def _container_log(run: LastRun, pods: Mapping[str, PodStatus], lines: tuple[Log
         signal=ended.signal if ended is not None else 0,
         pod_reason=pod.reason or disruption,
         restarts=run.status.restart_count,
+        is_init=run.is_init,
         is_launcher=run.instance.role == "launcher",
     )
 

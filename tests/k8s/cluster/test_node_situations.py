@@ -159,7 +159,7 @@ def test_faults_of_nodes_and_devices_are_shown_and_explain_their_jobs() -> None:
                 [
                     "n1: 0 of 8, DiskPressure (KubeletHasDiskPressure)",
                     "yi: Restarting 0 of 2 (master-0 Evicted: low on disk)",
-                    "why yi: Restarts: master-0 was evicted from n1: low on disk."
+                    "why yi: Restarts: master-0 Evicted on n1: low on disk."
                     " | n1: DiskPressure (KubeletHasDiskPressure)",
                 ],
             ),

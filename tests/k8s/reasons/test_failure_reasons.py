@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -19,7 +19,9 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from tui.tables.filters import own_names
 
 CORE = "/api/v1/namespaces/default"
-AT = "2026-11-21T11:59:50Z"
+AT, AT_TIME = "2026-11-21T11:59:50Z", ", 11:59:50"
+NOTHING = Answer(b"")
+NEVER: Mapping[str, Any] = {"restartCount": 0}
 LOG = b"".join(
     b"2026-11-21T11:59:49.00000000%dZ %s\n" % (number, line)
     for number, line in enumerate(
@@ -34,17 +36,18 @@ LOG = b"".join(
 FOUND = "rank 2 exit 1: ValueError: bad shard 7"
 
 
-def ended(code: int = 1, reason: str = "Error") -> Object:
-    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": AT}}
+def pods(
+    job: Object, state: Object, phase: str = "Failed", last: Mapping[str, Any] = NEVER, **more: Any
+) -> list[Object]:
+    """Return the pod of a job's master; `last` are further fields of its container's status."""
+    status = {"name": "pytorch", "state": state, **last}
+    return [pod_of(job, "master-0", on="n1", phase=phase, containerStatuses=[status], **more)]
 
 
-def pods(job: Object, state: Object, phase: str = "Failed", **more: Any) -> list[Object]:
-    status = {"name": "pytorch", "state": state, "restartCount": 0, **more}
-    return [pod_of(job, "master-0", on="n1", phase=phase, containerStatuses=[status])]
-
-
-def job_of(name: str = "bert", *, reason: str = "", is_over: bool = True, **meta: Any) -> Object:
-    end = {"type": "Failed", "status": "True", "reason": reason or "JobFailed", "message": reason}
+def job_of(
+    name: str = "bert", *, reason: str = "JobFailed", message: str = "", is_over: bool = True, **meta: Any
+) -> Object:
+    end = {"type": "Failed", "status": "True", "reason": reason, "message": message}
     meta.setdefault("creationTimestamp", "2026-11-21T11:50:00Z")
     job = pytorch_job(name, **meta) | {"status": {"conditions": [end] if is_over else []}}
     job["spec"]["nprocPerNode"] = "4"
@@ -70,68 +73,136 @@ def bert(snapshot: ClusterSnapshot) -> Job:
 
 
 @dataclass(frozen=True)
-class Case:
-    state: Object | None
-    reply: Answer
-    reason: str
-    sentence: str
+class Situation:
+    """A failed job, or one that restarts, of one pod."""
+
+    row: str
+    """Without the time of the end."""
+    state: Object | None = None
+    log: Answer = NOTHING
+    also: str = ""
+    """Only in the sentence of `why`."""
+    verdict: str = "JobFailed"
+    """Reason and message of the job's condition; empty while it restarts."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """Its status; without a state there is none."""
     unseen: str = ""
-    phase: str = "Failed"
-    verdict: str = ""
-    last: Object | None = None
+    remedy: str = ""
 
 
-WAITS = {"waiting": {"reason": "CrashLoopBackOff"}}
-CASES = {
-    "failed": Case(ended(), Answer(LOG), FOUND, "Failed: rank 2 exit 1, 11:59:50: ValueError: bad"),
-    "restarting": Case(
-        WAITS, Answer(LOG), FOUND, "Restarts: rank 2 exit 1", phase="Running", last=ended()
-    ),
-    "forbidden": Case(
-        ended(), refusal(403, "pods/log is forbidden", "Forbidden"),
-        "master-0 exit 1, 11:59:50", "Failed: master-0 (ranks 0-3) ended with exit 1, 11:59:50.",
-        "logs: The cluster says: pods/log is forbidden",
-    ),
-    "log removed": Case(
-        ended(), Answer(b"unable to retrieve container logs for containerd://1"),
-        "master-0 exit 1, 11:59:50", "Failed: master-0", "log of master-0: its node has removed it",
-    ),
-    "pod gone": Case(None, Answer(LOG), "", "Failed: ", "logs of master-0: its pod is gone"),
-    "killed for memory, without a log": Case(
-        ended(137, "OOMKilled"), refusal(404, "not found", "NotFound"),
-        "master-0 OOMKilled", "Failed: master-0 (ranks 0-3) was OOMKilled, 11:59:50.",
-        "log of master-0: The cluster says: not found",
-    ),
-    "stopped at its deadline": Case(
-        ended(143), Answer(b""), "DeadlineExceeded", "Failed: ", verdict="DeadlineExceeded",
-    ),
-}  # fmt: skip
+def ended(code: int = 1, reason: str = "Error", message: str = "") -> Object:
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": AT, "message": message}}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_row_and_why_name_the_first_failed_rank_or_the_unreadable_log(case: Case) -> None:
+def printed(*lines: str) -> Answer:
+    """Return a log."""
+    stamped = (b"2026-11-21T11:59:49.%09dZ %s\n" % (n, line.encode()) for n, line in enumerate(lines))
+    return Answer(b"".join(stamped))
+
+
+def raised(error: str, remedy: str, module: str = "") -> Situation:
+    """Return a job whose program raises an error, of which only the module is not shown."""
+    trace = (
+        "Traceback (most recent call last):",
+        '  File "train.py", line 88, in <module>',
+        f"{module}{error}",
+    )
+    return Situation(f"master-0 exit 1: {error}", ended(), printed(*trace), remedy=remedy)
+
+
+def gone(reason: str, message: str, remedy: str = "Run it again") -> Situation:
+    """Return a job whose pod failed as a whole."""
+    pod = {"reason": reason, "message": message}
+    return Situation(f"master-0 {reason}: {message}", pod=pod, also=" on n1", remedy=remedy)
+
+
+def never_started(reason: str, message: str, remedy: str) -> Situation:
+    return Situation(f"master-0 {reason}: {message}", ended(128, reason, message), remedy=remedy)
+
+
+def initial(name: str, end: Object, row: str) -> Situation:
+    """Return a job of which an init container failed."""
+    status = {"initContainerStatuses": [{"name": name, "state": end}]}
+    return Situation(row, {"waiting": {"reason": "PodInitializing"}}, pod=status)
+
+
+LOOPS = {"waiting": {"reason": "CrashLoopBackOff"}}
+NCCL = "NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error"
+IN_USE = "failed to bind to [::]:29500 (errno: 98 - Address already in use)"
+BROKEN = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu"
+NO_POD = "logs of master-0: its pod is gone"
+SITUATIONS = [
+    Situation(FOUND, ended(), Answer(LOG)),
+    Situation(FOUND, LOOPS, Answer(LOG), ", 1 restart so far", verdict=""),
+    Situation("master-0 exit 3", ended(3)),
+    Situation("master-0 exit 1", ended(), refusal(403, "pods/log is forbidden", "Forbidden"),
+              unseen="logs: The cluster says: pods/log is forbidden"),
+    Situation("master-0 exit 1", ended(), Answer(b"unable to retrieve container logs for containerd://1"),
+              unseen="log of master-0: its node has removed it"),
+    Situation("master-0 OOMKilled", ended(137, "OOMKilled"), refusal(404, "not found", "NotFound"),
+              unseen="log of master-0: The cluster says: not found", remedy="Request more memory"),
+    raised("OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "Lower the batch", "torch."),
+    raised(f"DistBackendError: {NCCL}", "Check NCCL_SOCKET_IFNAME", "torch.distributed."),
+    raised(f"DistNetworkError: {IN_USE}", "Use another master port", "torch.distributed."),
+    raised("OSError: [Errno 28] No space left on device", "Free space"),
+    raised("ModuleNotFoundError: No module named 'apex'", "Install it"),
+    Situation("master-0 exit 127: sh: 1: trian: not found", ended(127), printed("sh: 1: trian: not found"),
+              remedy="Correct the command"),
+    Situation("master-0 exit 139 (SIGSEGV)", ended(139), remedy="Run with PYTHONFAULTHANDLER=1"),
+    Situation("master-0 exit 137 (SIGKILL)", ended(137), remedy="Request more memory"),
+    Situation("master-0 exit 143 (SIGTERM)", ended(143), remedy="Check the job's events"),
+    never_started("StartError", 'exec: "trian": executable file not found in $PATH', "Correct the command"),
+    never_started("ContainerCannotRun", "nvidia-container-cli: requirement error: unsatisfied condition: "
+                  "cuda>=12.9", "Use an image with an older CUDA"),
+    gone("Evicted", "The node was low on resource: memory"),
+    gone("Preempting", "Preempted in order to admit critical pod"),
+    gone("NodeLost", "Node n1 which was running pod bert-master-0 is unresponsive"),
+    gone("UnexpectedAdmissionError", BROKEN),
+    initial("warm-up", ended(), "init container warm-up of master-0 exit 1"),
+    initial("init-code", ended(128, message="fatal: Remote branch nope not found"),
+            "init container init-code of master-0 exit 128: fatal: Remote branch nope not found"),
+    Situation("master-0 exit 1", ended(), also="; all its retries are used",
+              verdict="BackoffLimitExceeded Job has reached the specified backoff limit"),
+    Situation("ran longer than its deadline", ended(143),
+              verdict="DeadlineExceeded Job was active longer than specified deadline"),
+    Situation("1 Master failed", None, also="; its pods are gone, and their logs with them",
+              verdict="JobFailed 1 Master failed", unseen=NO_POD),
+    Situation("PyTorchJobSpec is not valid: 1 worker at least", None,
+              verdict="FailedValidation PyTorchJobSpec is not valid: 1 worker at least", unseen=NO_POD),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.row[:50])
+async def test_row_and_why_give_a_failure_in_the_same_words(situation: Situation) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        job = job_of(reason=case.verdict, is_over=case.phase == "Failed")
-        last = {"lastState": case.last, "restartCount": 1} if case.last is not None else {}
-        found = pods(job, case.state, case.phase, **last) if case.state is not None else []
+        reason, _, message = situation.verdict.partition(" ")
+        job = job_of(reason=reason, message=message, is_over=bool(reason))
+        last = {} if reason else {"lastState": ended(), "restartCount": 1}
+        found: list[Object] = []
+        if situation.state is not None:
+            phase = "Failed" if reason else "Running"
+            found = pods(job, situation.state, phase, last, **situation.pod)
+        elif situation.pod:
+            found = [pod_of(job, "master-0", on="n1", phase="Failed", **situation.pod)]
         serve(cluster, [job], found)
-        cluster.replace(f"{CORE}/pods/bert-master-0/log", case.reply)
+        cluster.replace(f"{CORE}/pods/bert-master-0/log", situation.log)
         mirror = ClusterMirror(client)
         read = await mirror.read_once()
-        explained = bert(await JobReasons(mirror, own_names).explain_once(read.jobs))
-        assert explained.reason.startswith(case.reason)
-        assert ("memory" in explained.remedy) is ("OOMKilled" in explained.reason)
+        reasons = JobReasons(mirror, own_names)
+        row = bert(await reasons.explain_once(read.jobs))
         answer = await answer_why(client, bert(read), read)
-        assert answer.sentence.startswith(case.sentence)
-        unseen = [fact.text for fact in answer.facts if fact.kind == "unseen"]
-        assert unseen == ([case.unseen] if case.unseen else [])
-        assert "backoffLimit" not in "".join(answer.help)
-        for asked in cluster.asked(f"{CORE}/pods/bert-master-0/log"):
-            assert asked.query.get("previous", "") == ("true" if case.last is not None else "")
-        if case.reason == FOUND:
-            assert answer.triage is not None
-            assert answer.triage.rank == 2
-            assert "  ValueError: bad shard 7" in answer.as_text().splitlines()
+        asked = cluster.asked(f"{CORE}/pods/bert-master-0/log")
+        assert {each.query.get("previous", "") for each in asked} <= ({""} if reason else {"true"})
+    start, _, sentence = answer.sentence.partition(": ")
+    assert start == ("Failed" if reason else "Restarts")
+    assert situation.also in sentence
+    told = sentence.replace(AT_TIME, "").replace(situation.also, "", 1).removesuffix(".")
+    assert (row.reason.replace(AT_TIME, "").removesuffix("."), told) == (situation.row, situation.row)
+    assert reasons.triage_of(row.uid) == answer.triage, "get and diagnose give the triage"
+    assert row.remedy.startswith(situation.remedy) and bool(row.remedy) is bool(situation.remedy)
+    assert not situation.remedy or answer.help[0] == row.remedy
+    assert "backoffLimit" not in "".join(answer.help)
+    assert "".join(each.text for each in answer.facts if each.kind == "unseen") == situation.unseen
 
 
 async def test_failure_logs_are_read_once_for_visible_jobs_and_the_users_own(
@@ -166,7 +237,7 @@ async def test_failure_logs_are_read_once_for_visible_jobs_and_the_users_own(
             snapshot = await feed.until(lambda each: [job.reason for job in each.jobs].count(FOUND) == 3)
             await polled()
             assert reads() == ["bert", "loops", "mine"]
-            watches[PODS].event("MODIFIED", pods(jobs[3], ended(), "Running", restartCount=1)[0])
+            watches[PODS].event("MODIFIED", pods(jobs[3], ended(), "Running", last={"restartCount": 1})[0])
             watches[PODS].event("DELETED", failed[0])
             await feed.until(lambda each: bert(each).instances[0].pod == "")
             while len(reads()) < 4:

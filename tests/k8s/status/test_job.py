@@ -101,11 +101,15 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
             Status.FAILED,
             "worker-1 Stopped: It was stopped; 1 pod still there, with 8 GPUs",
         ),
-        (job(outcome=Status.FAILED, outcome_reason="deadline"), Status.FAILED, "deadline"),
+        (
+            job(outcome=Status.FAILED, outcome_reason="deadline"),
+            Status.FAILED,
+            "ran longer than its deadline",
+        ),
         (
             job((Status.FAILED, "exit 143 (SIGTERM)"), outcome=Status.FAILED, outcome_reason="deadline"),
             Status.FAILED,
-            "deadline",
+            "ran longer than its deadline",
         ),
         (job(LOST), Status.UNKNOWN, "worker-0: its node n does not answer"),
         (job(LATE, UP, LOST), Status.UNKNOWN, "1 of 3 pods; worker-2: its node n does not answer"),

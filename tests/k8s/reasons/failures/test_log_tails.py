@@ -111,7 +111,7 @@ SPENT = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", 
             "Failed: worker-0 exit 1, 11:59:50: OSError: [Errno 116] Stale file handle.",
             True,
         ),
-        ("", "Failed: worker-0 ended with exit 1, 11:59:50; all its retries are used.", False),
+        ("", "Failed: worker-0 exit 1, 11:59:50; all its retries are used.", False),
     ],
 )
 def test_more_retries_are_advised_only_where_they_can_help(text: str, sentence: str, may_retry: bool) -> None:
@@ -134,7 +134,7 @@ def test_an_eviction_advises_a_rerun_and_a_higher_backoff_limit() -> None:
         pods=[pod("worker-0", phase="Failed", reason="Evicted", message="low on memory", conditions=[])],
         logs=(container_log(pod_reason="Evicted", message="low on memory"),),
     )
-    assert answer.sentence == "Failed: worker-0 was evicted from a: low on memory."
+    assert answer.sentence == "Failed: worker-0 Evicted on a: low on memory."
     assert [each.partition(";")[0] for each in answer.help] == [
         "Run it again",
         "Allow more of them: backoffLimit.",

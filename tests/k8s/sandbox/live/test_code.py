@@ -179,5 +179,5 @@ async def test_a_missing_git_branch_is_reported_in_the_pod_status_the_log_and_wh
     assert why in await space.log("astray-master-0", container="init-code")
     said = await space.gpuconsole("why", "astray")
     # Both pods fetch it, and the first to fail is named.
-    first = re.search(r"the code of (\S+) \(rank [01]\) cannot be fetched: init-code ended with exit 1", said)
+    first = re.search(r"init container init-code of (\S+) exit 1", said)
     assert first is not None and why in said and f" logs astray -i {first[1]} -c init-code" in said
