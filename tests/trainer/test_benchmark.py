@@ -81,7 +81,7 @@ def test_the_lines_are_those_of_horovods_benchmark() -> None:
 
 
 @pytest.mark.usefixtures("imported_torchvision")
-def test_a_network_is_measured_on_images_of_its_size() -> None:
+def test_each_network_gets_images_of_its_size() -> None:
     with torch.device("meta"):
         for name in find("mpi").argument("model").choices:
             network, size = make_network(name)

@@ -58,7 +58,7 @@ def test_a_form_gives_values_by_name() -> None:
     assert find("ddp").command({"download": "false"})[6:] == []
 
 
-def test_a_gpt_has_a_batch_size_of_its_own_but_in_a_form_the_one_that_is_shown() -> None:
+def test_a_gpt_has_its_own_default_batch_size_outside_forms() -> None:
     gpt = ["--model", "gpt", "--dataset", "sequences"]
     parser = find("ddp").parser()
     assert (parser.parse_args([]).batch_size, parser.parse_args(gpt).batch_size) == (64, 8)

@@ -333,7 +333,7 @@ def steps_in(folder: Path, tag: str = "train/loss") -> list[int]:
     return [step for curve in events.curves() if curve.tag == tag for step in curve.steps]
 
 
-def test_points_that_found_no_room_are_written_when_there_is_some(
+def test_points_are_written_once_the_disk_has_room(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     curves = CurveWriter(tmp_path)

@@ -47,7 +47,7 @@ def test_pods_train_together_with_rank_prefixes_despite_a_local_trainer_py(job: 
 
 
 @pytest.mark.slow
-def test_a_deleted_pod_saves_its_training_and_the_next_of_its_name_goes_on_from_there(job: Job) -> None:
+def test_a_deleted_pod_saves_a_checkpoint_and_its_successor_resumes(job: Job) -> None:
     job.start_pods(LONG)
     job.wait_for(" step 14/")
     job.processes[0].send_signal(signal.SIGTERM)
@@ -202,7 +202,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, imported_torch: None) -> Job
 
 
 @pytest.mark.end_to_end
-def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(job: Job, whole: Job) -> None:
+def test_two_stopped_and_resumed_ranks_end_with_equal_weights(job: Job, whole: Job) -> None:
     """Each rank needs its own random state: with that of rank 0, rank 1 would drop other units."""
     job.is_paced = True
     job.start_two(WORDS)

@@ -88,7 +88,7 @@ def test_an_inconsistent_environment_raises_invalid_arguments(env: dict[str, str
         ({"HOSTNAME": "odd", "JOB_COMPLETION_INDEX": "(["}, ""),
     ],
 )
-def test_a_pod_knows_its_job_by_its_own_name_and_a_machine_has_none(env: dict[str, str], name: str) -> None:
+def test_the_job_name_comes_from_the_name_of_the_pod(env: dict[str, str], name: str) -> None:
     assert job_name(env) == name
 
 
@@ -212,7 +212,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return taken
 
 
-def test_each_process_of_a_node_takes_the_gpu_of_its_place_there(two_gpus: list[Any]) -> None:
+def test_each_process_uses_the_gpu_of_its_local_rank(two_gpus: list[Any]) -> None:
     for name in ("auto", "cuda"):
         assert choose_device(name, Ranks(3, 4, 1, 2, "torchrun")) == torch.device("cuda", 1)
     assert two_gpus == [torch.device("cuda", 1)] * 2
@@ -220,7 +220,7 @@ def test_each_process_of_a_node_takes_the_gpu_of_its_place_there(two_gpus: list[
 
 
 @pytest.mark.parametrize("local_rank", [0, 2])
-def test_more_processes_than_gpus_end_all_of_the_node_at_once_with_a_status_of_their_own(
+def test_more_processes_than_gpus_exit_with_status_6(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], two_gpus: list[Any], local_rank: int
 ) -> None:
     ranks = {"RANK": local_rank, "WORLD_SIZE": 3, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": 3}

@@ -1,5 +1,6 @@
 """Files that a run saves, and their use by the next run in the same folders."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,12 +38,11 @@ def test_a_new_run_in_a_used_folder_resumes_from_its_own_checkpoint(
     old = list_checkpoints(saved.parent / "old-1")
     assert [path.name for path in old] == ["step-00000040.pt", "step-00000020.pt"]
     lines = run_here(*SMALL, "--epochs", "3", stop_after=1, status=143)
-    assert lines[0].startswith(f"continues step {step} of digits-2, saved ")
+    assert re.fullmatch(rf"continues step {step} of digits-2, saved \d+ s ago", lines[0])
+    assert lines[1] == f"resumed from checkpoints/{saved.name}: epoch {1 + step // 20}, step {step}"
 
 
-def test_checkpoints_of_which_none_can_be_read_end_the_run_with_a_status_of_their_own(
-    tmp_path: Path, run_here: Run
-) -> None:
+def test_unreadable_checkpoints_end_the_run_with_status_3(tmp_path: Path, run_here: Run) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-00000010.pt").write_bytes(b"torn")
     warning, error = run_here(*SMALL, status=3)
@@ -53,7 +53,7 @@ def test_checkpoints_of_which_none_can_be_read_end_the_run_with_a_status_of_thei
     )
 
 
-def test_weights_with_which_validation_gives_no_number_are_not_saved(tmp_path: Path, run_here: Run) -> None:
+def test_weights_with_a_nan_validation_loss_are_not_saved(tmp_path: Path, run_here: Run) -> None:
     one_step = ["--train-images", "32", "--val-images", "10", "--batch-size", "32", "--epochs", "3"]
     run_here(*one_step)
     last = run_here(*one_step, "--resume", "never", "--lr", "1e30", status=4)[-1]
@@ -61,7 +61,7 @@ def test_weights_with_which_validation_gives_no_number_are_not_saved(tmp_path: P
     assert list_checkpoints(tmp_path / "checkpoints") == []
 
 
-def test_a_finished_run_trains_nothing_and_with_other_settings_has_a_status_of_its_own(run_here: Run) -> None:
+def test_a_finished_run_trains_nothing_and_refuses_other_settings(run_here: Run) -> None:
     run_here(*SMALL, "--epochs", "2")
     refused = [
         run_here(*SMALL, "--epochs", "2", *words, status=status)
@@ -94,7 +94,7 @@ def test_a_finished_run_trains_nothing_and_with_other_settings_has_a_status_of_i
         ("continue", "error: Training is complete, but the disk had no room for the last checkpoint."),
     ],
 )
-def test_a_run_whose_last_weights_found_no_room_is_no_success(
+def test_a_full_disk_at_the_last_checkpoint_fails_the_run(
     tmp_path: Path, run_here: Run, when_full: str, words: str
 ) -> None:
     full_at(tmp_path / "checkpoints", 20)
@@ -124,9 +124,7 @@ def test_a_checkpoint_that_failed_while_training_went_on_stops_all_ranks(job: Jo
     assert " Training stops; no checkpoint is in checkpoints. Make room or " in job.lines[0][-1]
 
 
-def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many_images(
-    tmp_path: Path, run_here: Run
-) -> None:
+def test_the_learning_rate_continues_with_another_batch_size(tmp_path: Path, run_here: Run) -> None:
     run_here(*SMALL, "--epochs", "8", "--batch-size", "16", stop_after=4, status=143)
     run_here(*SMALL, "--epochs", "8")
     rates = list(Job(tmp_path).curves()["train/lr"].values)

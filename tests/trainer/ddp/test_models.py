@@ -94,7 +94,7 @@ def test_our_own_networks_are_one_graph_for_torch_compile(name: str) -> None:
     assert (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())) == (1, 0)
 
 
-def test_a_gpt_has_one_matrix_for_tokens_in_and_out_and_its_sums_start_smaller() -> None:
+def test_a_gpt_ties_its_embeddings_and_scales_residual_layers() -> None:
     torch.manual_seed(1)
     gpt = Gpt(GptSize(64, 8, 8, 2, 64))
     assert gpt.head.weight is gpt.tokens.weight

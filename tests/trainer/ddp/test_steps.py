@@ -85,7 +85,7 @@ def test_gradients_are_clipped_to_the_norm_after_fp16_unscaling() -> None:
     assert float(in_fp16.norm()) == pytest.approx(0.01, rel=0.01)
 
 
-def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side_by_side() -> None:
+def test_channels_last_applies_to_weights_and_inputs() -> None:
     for is_last in (False, True):
         state = state_of("--channels-last", "on" if is_last else "off")
         seen: list[Any] = []
@@ -276,7 +276,7 @@ def train(
     return {curve.tag: curve for curve in events.curves()}
 
 
-def test_a_gpt_on_gpus_of_a_known_peak_draws_tokens_a_second_and_its_share_of_that_peak(
+def test_a_gpt_on_known_gpus_draws_tokens_per_second_and_mfu(
     tmp_path: Path,
 ) -> None:
     scale = SpeedScale("tokens", 16, FLOPS, 4 * 312e12)
@@ -302,7 +302,7 @@ def test_the_learning_rate_rises_and_falls_over_the_whole_training_and_checkpoin
     assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [10, 8, 6, 5, 4, 2]
 
 
-def test_the_step_that_takes_the_last_of_an_epoch_takes_the_first_of_the_next_too(tmp_path: Path) -> None:
+def test_the_last_step_of_an_epoch_is_filled_from_the_next(tmp_path: Path) -> None:
     assert list(train(tmp_path, batch_size=6)["train/loss"].steps) == [2, 4, 6, 7]
     assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [7, 4]
 

@@ -57,9 +57,7 @@ def tensors(value: Any) -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["--accumulate", "2"], ["--static-graph"]], ids=["accumulate", "static"])
-def test_a_gpt_resumed_within_an_epoch_ends_with_the_very_bits_of_one_that_never_stopped(
-    tmp_path: Path, words: list[str]
-) -> None:
+def test_a_gpt_resumed_within_an_epoch_is_bit_equal(tmp_path: Path, words: list[str]) -> None:
     """With three ranks, the order of a sum would depend on whether DDP has rebuilt its buckets."""
     words = [*GPT, "--epochs", "2", "--clip-norm", "0.5", *words]
     whole = train(tmp_path / "whole", 3, [*words, "--checkpoint-every", "4", "--keep", "9"])
@@ -82,7 +80,7 @@ def test_a_gpt_resumed_within_an_epoch_ends_with_the_very_bits_of_one_that_never
 @pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="batch normalization is in torchvision's networks"
 )
-def test_two_ranks_validate_with_one_ranks_running_means_which_are_those_that_are_saved(
+def test_ranks_validate_with_the_running_means_that_are_saved(
     tmp_path: Path,
 ) -> None:
     run = train(tmp_path, 2, NORMED)
