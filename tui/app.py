@@ -219,6 +219,7 @@ class Console(BaseConsole):
             raise
         finally:
             reading.cancel()
+            await session.close()
             await client.close()
 
     async def _read_life(self, session: Session, has_rows: asyncio.Event) -> None:

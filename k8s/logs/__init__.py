@@ -4,6 +4,7 @@ Uses bounded memory and draws nothing. Lines are raw bytes; sanitize them before
 """
 
 from k8s.logs.follow import Follower, LogRequest
+from k8s.logs.hub import LogHub, Subscription
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.line_queue import EVERYTHING, LineQueue, LogSelection, failed_selection
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
@@ -11,7 +12,7 @@ from k8s.logs.read import LinePrinter, Options, choose, read
 from k8s.logs.tail import JobRanks, find_ranks
 
 __all__ = [
-    "EVERYTHING", "Follower", "Item", "JobLogs", "JobRanks", "LinePrinter", "LineQueue", "LogLine",
-    "LogRequest", "LogSelection", "Mark", "Marker", "Options", "RankRow", "Target", "choose",
+    "EVERYTHING", "Follower", "Item", "JobLogs", "JobRanks", "LinePrinter", "LineQueue", "LogHub", "LogLine",
+    "LogRequest", "LogSelection", "Mark", "Marker", "Options", "RankRow", "Subscription", "Target", "choose",
     "failed_selection", "find_ranks", "in_time_order", "read", "targets_of", "write_stamp",
 ]  # fmt: skip

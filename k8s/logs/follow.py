@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -190,6 +190,15 @@ class Follower:
     def reached_ns(self) -> int:
         """Return the time of the newest line read, in ns; 0 if none was."""
         return self._stamp_ns
+
+    @property
+    def is_read_to_end(self) -> bool:
+        """Return True if the current run has ended and all its lines were read."""
+        return self._run_is_read
+
+    def begin_earlier(self, tail: int) -> None:
+        """Begin so many lines before the end, if no line was read yet."""
+        self._request = replace(self._request, tail=tail)
 
     def wake(self) -> None:
         """End a wait: the pod has changed, or the user asks for a retry."""

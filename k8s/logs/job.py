@@ -12,6 +12,7 @@ from itertools import count
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.logs.follow import Follower, LogRequest
+from k8s.logs.hub import LogHub, Subscription
 from k8s.logs.line_queue import EVERYTHING, MAX_STREAMS, LineQueue, LogSelection, by_time
 from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order
 from k8s.text.errors import KubeError
@@ -85,25 +86,22 @@ class JobLogs:
 
     def __init__(
         self,
-        client: Client,
+        hub: LogHub,
         targets: Sequence[Target] = (),
         *,
         request: LogRequest = LAST_LINES,
         max_streams: int = MAX_STREAMS,
         rank_lines: int = RANK_LINES,
         total_bytes: int = TOTAL_BYTES,
-        backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
         self.gaps = 0
         """Number of places where lines may be missing; each has a marker."""
-        self._client = client
+        self._hub = hub
         self._request = request
         self._max_streams = max_streams
         self._rank_lines = rank_lines
         self._total_bytes = total_bytes
-        self._backoff = backoff
-        self._numbers = count()
-        self._followers: dict[tuple[str, str, str], Follower] = {}
+        self._logs: dict[tuple[str, str, str], Subscription] = {}
         self._tasks: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self._focus: frozenset[str] = frozenset()
         self._rings: dict[_Key, _Ring] = {}
@@ -111,13 +109,12 @@ class JobLogs:
         self._size_bytes = 0
         self._queues: list[LineQueue] = []
         self._changed = asyncio.Event()
-        self._turn = asyncio.Lock()
         self.set_targets(targets)
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """Return all containers followed so far, deleted ones included."""
-        return tuple(follower.target for follower in self._followers.values())
+        return tuple(log.target for log in self._logs.values())
 
     @property
     def size_bytes(self) -> int:
@@ -127,24 +124,17 @@ class JobLogs:
     def set_targets(self, targets: Iterable[Target]) -> None:
         """Update the job's containers: follow new ones; read removed ones to their end."""
         for target in targets:
-            follower = self._followers.get(target.key)
-            if follower is None:
-                self._followers[target.key] = Follower(
-                    self._client,
-                    target,
-                    self._request,
-                    backoff=self._backoff,
-                    numbers=self._numbers,
-                    turn=self._turn,
-                )
+            log = self._logs.get(target.key)
+            if log is None:
+                self._logs[target.key] = self._hub.open(target, self._request)
                 self._changed.set()
-            elif follower.target != target:
-                follower.retarget(target)
+            elif log.target != target:
+                log.retarget(target)
 
     def wake(self) -> None:
         """End all waits and retry now."""
-        for follower in self._followers.values():
-            follower.wake()
+        for log in self._logs.values():
+            log.wake()
 
     def focus(self, selections: Iterable[LogSelection]) -> None:
         """Prefer the logs of these selections for streaming; poll the rest if there are too many."""
@@ -167,9 +157,9 @@ class JobLogs:
                 dropped_lines.update(ring.dropped)
         if stored:
             queue.fill(in_time_order(stored), is_history=True)
-        for follower in self._followers.values():
-            if follower.is_behind and not follower.is_over:
-                queue.expect(follower.target, follower.reached_ns)
+        for log in self._logs.values():
+            if log.is_behind and not log.is_over:
+                queue.expect(log.target, log.reached_ns)
         self._queues.append(queue)
         return queue
 
@@ -200,20 +190,20 @@ class JobLogs:
         """
         instance = self.instance_of_rank(selection.rank)
         names = {selection.instance or instance} - {""}
-        followers = [each for each in self._followers.values() if not names or each.target.name in names]
+        logs = [each for each in self._logs.values() if not names or each.target.name in names]
         unreported = dict(gone or {})
         sources = [
             full_log(
-                self._client,
+                self._hub.client,
                 each.target,
                 is_previous=self._request.previous,
                 has_restarted=each.has_restarted,
                 held=[item for item in held if item.source.key == each.target.key],
                 gone=unreported,
-                backoff=self._backoff,
-                turn=self._turn,
+                backoff=self._hub.backoff,
+                turn=self._hub.turn,
             )
-            for each in followers
+            for each in logs
         ]
         async with aclosing(by_time(sources)) as batches:
             async for batch in batches:
@@ -258,34 +248,26 @@ class JobLogs:
             self._tasks.clear()
 
     def _assign(self, group: asyncio.TaskGroup) -> None:
-        alive = [each for each in self._followers.values() if not each.is_over]
+        alive = [each for each in self._logs.values() if not each.is_over]
         alive.sort(key=lambda each: (each.target.name not in self._focus, not each.target.is_chief))
-        for position, follower in enumerate(alive):
-            key, is_streamed = follower.target.key, position < self._max_streams
-            task = self._tasks.get(key)
-            if task is not None and not task.done() and follower.is_streamed == is_streamed:
-                continue
-            follower.is_streamed = is_streamed
-            if task is not None:
-                task.cancel()
-            self._tasks[key] = group.create_task(self._follow(follower, task))
+        for position, log in enumerate(alive):
+            log.is_streamed = position < self._max_streams
+            if log.target.key not in self._tasks:
+                self._tasks[log.target.key] = group.create_task(self._follow(log))
 
-    async def _follow(self, follower: Follower, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
+    async def _follow(self, log: Subscription) -> None:
         try:
-            async with aclosing(follower.batches()) as batches:
+            async with aclosing(log.batches()) as batches:
                 async for batch in batches:
-                    self._store(follower.target, batch, is_history=follower.is_behind)
-                    if follower.is_behind:
+                    self._store(log.target, batch, is_history=log.is_behind)
+                    if log.is_behind:
                         for queue in tuple(self._queues):
-                            await queue.until_writable(follower.target)
+                            await queue.until_writable(log.target)
         except KubeError as error:
-            follower.is_over = True
             text = f"cannot be read. {error.details or error.what}"
             if "previous terminated container" in error.why:  # the kubelet's message, sent with a 400
                 text = "there was no run before this one, or its log is gone"
-            self._store(follower.target, [Marker(Mark.NOTE, text, follower.target, 0, next(self._numbers))])
+            self._store(log.target, [Marker(Mark.NOTE, text, log.target, 0, next(self._hub.numbers))])
         self._changed.set()
 
     def _store(self, source: Target, batch: Sequence[Item], *, is_history: bool = False) -> None:

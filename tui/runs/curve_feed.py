@@ -23,7 +23,7 @@ from k8s.jobs.create import resource_of
 from k8s.jobs.tensorboard import tensorboard_proxy
 from k8s.kinds import DeclaredJob, JobRef, Manifest, Replica, kind_of
 from k8s.kinds.parse import nested, text_of
-from k8s.logs import Follower, JobRanks, LogLine, LogRequest, Target, find_ranks, targets_of
+from k8s.logs import JobRanks, LogHub, LogLine, LogRequest, Target, find_ranks, targets_of
 from k8s.models.resources import PODS
 from k8s.snapshot import Instance, Job
 from k8s.text.errors import KubeError, NotFound, TooLarge
@@ -63,6 +63,7 @@ class CurveFeed:
         *,
         folder: str = "",
         searches: bool = False,
+        hub: LogHub | None = None,
     ) -> None:
         """Prepare to follow a job.
 
@@ -72,6 +73,7 @@ class CurveFeed:
             job: Returns its current state, or None if it is gone.
             folder: Folder in its pods with event files or other metrics; empty for the declared one.
             searches: Search the volumes of its pod if no folder is known, which may take long.
+            hub: Followed logs of the cluster, to share that of the job.
         """
         self.events: EventFiles = MetricFiles()
         """Contents of the files and of TensorBoard so far."""
@@ -85,6 +87,7 @@ class CurveFeed:
         self.problem = ""
         """The reason that nothing can be read; empty if all is well."""
         self._client = client
+        self._hub = hub or LogHub(client)
         self._ref = ref
         self._job = job
         self._log_points = LogPoints()
@@ -204,10 +207,10 @@ class CurveFeed:
     async def _follow_log(self, target: Target) -> None:
         # Lines that an earlier follower of this log has read are skipped.
         after_ns = self._log_ends_ns.get(target.key, -1)
-        follower = Follower(self._client, target, LogRequest(tail=LOG_LINES))
+        log = self._hub.open(target, LogRequest(tail=LOG_LINES))
         # One that may not be read has no curves either; why there are none is said of the event files.
         with suppress(KubeError):
-            async with aclosing(follower.batches()) as batches:
+            async with aclosing(log.batches()) as batches:
                 async for batch in batches:
                     new = [item for item in batch if isinstance(item, LogLine) and item.stamp_ns > after_ns]
                     if new:

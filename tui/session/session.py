@@ -17,6 +17,7 @@ from tui.tables.filters import own_names
 
 if TYPE_CHECKING:
     from k8s.gpus.links import LinkMatrix
+    from k8s.logs import LogHub
     from k8s.reasons.failures import FailureCause
     from tui.runs.run_records import NodesAndPods
     from tui.session.life_feed import LifeFeed
@@ -64,6 +65,18 @@ class Session:
         from tui.runs.run_records import NodesAndPods
 
         return NodesAndPods(self.mirror.latest.nodes, self.mirror.pods)
+
+    @cached_property
+    def logs(self) -> LogHub:
+        """Followed logs, shared by all views; slow to import, so it is made on first use."""
+        from k8s.logs import LogHub
+
+        return LogHub(self.client)
+
+    async def close(self) -> None:
+        """End what reads in the background, before the client is closed."""
+        if "logs" in self.__dict__:
+            await self.logs.close()
 
     @cached_property
     def telemetry(self) -> TelemetryFeed:

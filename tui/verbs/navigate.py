@@ -186,7 +186,7 @@ def _show_logs(console: BaseConsole, request: ActionRequest, *, is_previous: boo
     if target := console.target_job(request):
         session, ref = target
         screen = LogsScreen(
-            session.client,
+            session.logs,
             ref,
             instance=request.instance,
             is_previous=is_previous,
@@ -219,7 +219,7 @@ def curves(console: BaseConsole, request: ActionRequest) -> None:
             severity="warning",
         )
     elif refs and (session := console.require_session()) is not None:
-        feeds = [CurveFeed(session.client, ref, partial(current, ref)) for ref in refs]
+        feeds = [CurveFeed(session.client, ref, partial(current, ref), hub=session.logs) for ref in refs]
         route = Route("curves", job=refs[0], jobs=tuple(refs) if len(refs) > 1 else ())
         console.views.show(route, CurvesView(refs, feeds, console.options.alerts))
     if missing:

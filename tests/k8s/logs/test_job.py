@@ -11,6 +11,7 @@ from k8s.logs import (
     Item,
     JobLogs,
     LineQueue,
+    LogHub,
     LogLine,
     LogRequest,
     LogSelection,
@@ -28,7 +29,7 @@ async def test_the_lines_of_all_instances_come_in_the_order_of_their_times() -> 
     for pod in pods:
         await pod.end()
     async with connected(*pods) as (_, client):
-        logs = JobLogs(client, [target_of(pod, rank) for rank, pod in enumerate(pods)], backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target_of(pod, rank) for rank, pod in enumerate(pods)])
         queue = logs.open(EVERYTHING)
         async with running(logs):
             items = await taken_until(queue, 12)
@@ -48,11 +49,10 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
         ]
     async with connected(*pods) as (_, client):
         logs = JobLogs(
-            client,
+            LogHub(client, backoff=QUICK),
             [target_of(pod, rank) for rank, pod in enumerate(pods)],
             request=LogRequest(),
             max_streams=24,
-            backoff=QUICK,
         )
         queues = [logs.open(LogSelection(rank=rank)) for rank in range(64)]
         async with running(logs):
@@ -77,7 +77,7 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
 async def test_a_pod_that_comes_later_joins() -> None:
     first, second = pod_of(0), pod_of(1)
     async with connected(first, second) as (_, client):
-        logs = JobLogs(client, [target_of(first, 0)], backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target_of(first, 0)])
         queue = logs.open(EVERYTHING)
         async with running(logs):
             assert len(await taken_until(queue, 3)) == 3
@@ -91,7 +91,7 @@ async def test_a_rank_shows_its_own_lines_and_the_unmarked_lines_of_its_pod() ->
         pod.write(text)
     other = pod_of(0)
     async with connected(pod, other) as (_, client):
-        logs = JobLogs(client, [target_of(other, 0), target_of(pod, 4, 5)], backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target_of(other, 0), target_of(pod, 4, 5)])
         queue = logs.open(LogSelection(rank=4))
         async with running(logs):
             assert texts(await taken_until(queue, 3)) == ["a", "torchrun says", "c"]
@@ -112,7 +112,7 @@ async def test_an_observed_rank_overrides_its_declared_pod() -> None:
     pod = ScriptedPod("job-worker-1")
     pod.write("[rank2]: I am here")
     async with connected(pod, pod_of(0)) as (_, client):
-        logs = JobLogs(client, [target_of(pod_of(0), 2, 3), target_of(pod, 4, 5)], backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target_of(pod_of(0), 2, 3), target_of(pod, 4, 5)])
         queue = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(queue, 4)
@@ -125,7 +125,7 @@ async def test_launcher_ranks_are_listed_as_their_lines_arrive() -> None:
     for rank in (0, 2, 1):
         pod.write(f"[1,{rank}]<stdout>:hello")
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, prints_all_ranks=True)], backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target_of(pod, prints_all_ranks=True)])
         queue = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(queue, 3)
@@ -135,7 +135,9 @@ async def test_launcher_ranks_are_listed_as_their_lines_arrive() -> None:
 async def test_memory_is_bounded_and_dropped_lines_are_counted() -> None:
     pod = pod_of(0, lines=500)
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, request=LogRequest(), backoff=QUICK)
+        logs = JobLogs(
+            LogHub(client, backoff=QUICK), [target_of(pod, 0)], rank_lines=100, request=LogRequest()
+        )
         queue = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(queue, 500)
@@ -143,7 +145,9 @@ async def test_memory_is_bounded_and_dropped_lines_are_counted() -> None:
         kept = later.take()
         assert later.dropped_lines == {"rank 0": 500 - len(kept)}
         assert texts(kept)[-1] == "r0 line 499"
-        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, request=LogRequest(), backoff=QUICK)
+        small = JobLogs(
+            LogHub(client, backoff=QUICK), [target_of(pod, 0)], total_bytes=20_000, request=LogRequest()
+        )
         queue = small.open(EVERYTHING)
         async with running(small):
             await taken_until(queue, 500)
@@ -154,7 +158,7 @@ async def test_the_memory_of_many_ranks_is_bounded_too() -> None:
     pods = [pod_of(rank, lines=300) for rank in range(3)]
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        logs = JobLogs(client, targets, total_bytes=40_000, request=LogRequest(), backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), targets, total_bytes=40_000, request=LogRequest())
         queue = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(queue, 900)
@@ -176,7 +180,7 @@ async def test_existing_lines_are_read_with_backpressure_and_none_are_dropped(is
             await pod.end()
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        logs = JobLogs(client, targets, request=LogRequest(), backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), targets, request=LogRequest())
         queue = logs.open(EVERYTHING)
         async with running(logs):
             async with asyncio.timeout(120):
@@ -200,7 +204,7 @@ async def test_a_view_opened_late_drops_no_existing_lines() -> None:
         await pod.end()
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        logs = JobLogs(client, targets, request=LogRequest(), backoff=QUICK, rank_lines=50_000)
+        logs = JobLogs(LogHub(client, backoff=QUICK), targets, request=LogRequest(), rank_lines=50_000)
         one = logs.open(LogSelection(rank=0))
         async with running(logs):
             async with asyncio.timeout(120):
@@ -285,7 +289,7 @@ async def test_an_unreadable_log_is_reported_among_the_lines() -> None:
     pod = pod_of(0)
     bad = Target("lab", pod.name, "nope", pod.name, "worker-0", (0,))
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [bad], backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [bad])
         queue = logs.open(EVERYTHING)
         async with running(logs):
             items = await taken_until(queue, 1)
@@ -297,7 +301,7 @@ async def test_an_error_while_reading_a_previous_run_is_reported_once() -> None:
     pod.faults = [Fault(status=500, message="etcd is away")] * 10
     async with connected(pod) as (_, client):
         request = LogRequest(previous=True, follow=False)
-        logs = JobLogs(client, [target_of(pod, 0)], request=request, backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target_of(pod, 0)], request=request)
         queue = logs.open(EVERYTHING)
         async with running(logs):
             await pod.until(requests=4)
@@ -309,7 +313,9 @@ async def test_an_error_while_reading_a_previous_run_is_reported_once() -> None:
 async def test_the_focused_rank_is_streamed_first() -> None:
     pods = [pod_of(rank) for rank in range(4)]
     async with connected(*pods) as (_, client):
-        logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, backoff=QUICK)
+        logs = JobLogs(
+            LogHub(client, backoff=QUICK), [target_of(p, r) for r, p in enumerate(pods)], max_streams=1
+        )
         queue = logs.open(LogSelection(rank=3))
         async with running(logs):
             await pods[0].until(requests=1)
@@ -329,7 +335,7 @@ async def test_changing_focus_while_logs_are_read_loses_and_duplicates_no_lines(
             await pod.end()
         async with connected(*pods) as (_, client):
             targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-            logs = JobLogs(client, targets, request=LogRequest(), max_streams=1, backoff=QUICK)
+            logs = JobLogs(LogHub(client, backoff=QUICK), targets, request=LogRequest(), max_streams=1)
             queue = logs.open(EVERYTHING)
             items: list[Item] = []
             async with running(logs), asyncio.timeout(120):

@@ -18,6 +18,7 @@ from k8s.logs import (
     Item,
     JobLogs,
     LinePrinter,
+    LogHub,
     LogLine,
     LogRequest,
     Mark,
@@ -503,7 +504,7 @@ async def test_an_interrupted_log_is_completed_from_the_buffer() -> None:
 async def test_the_run_before_a_restart_that_was_followed_is_read_again_too() -> None:
     pod = written_pod()
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target(pod, ranks=(0,))], request=LogRequest(tail=2), backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target(pod, ranks=(0,))], request=LogRequest(tail=2))
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 2)
@@ -522,6 +523,6 @@ async def test_a_view_of_the_run_before_saves_that_run() -> None:
     pod.runs.append(Run([(START_NS + 3_600_000_000_000, b"second run")]))
     async with connected(pod) as (_, client):
         before = LogRequest(previous=True, follow=False)
-        logs = JobLogs(client, [target(pod, ranks=(0,))], request=before, backoff=QUICK)
+        logs = JobLogs(LogHub(client, backoff=QUICK), [target(pod, ranks=(0,))], request=before)
         found = texts([item async for item in logs.read_full(EVERYTHING)])
     assert found == [f"line {number}" for number in range(6)]

@@ -46,10 +46,8 @@ async def test_only_the_log_of_the_selected_job_is_streamed(tmp_path: Path) -> N
         screen.panes.show_soon(second, play.console.snapshot)
         assert not screen.panes.is_idle
         screen.panes.show_soon(first, play.console.snapshot)  # back before the pane has changed
-        await play.until(lambda: logs.open == [])
-        assert reading.is_cancelled
-        await play.until(lambda: logs.open == ["job-000-master-0"] and screen.panes.is_idle)
-        assert logs.opened[opened:] == ["job-000-master-0"]
+        await play.until(lambda: reading.is_cancelled and pane(play).is_streaming and screen.panes.is_idle)
+        assert logs.opened[opened:] == [] and logs.open == ["job-000-master-0"], "the stream goes on"
         (reading,) = [each for each in pane(play).workers if each.group == "tail" and not each.is_finished]
         pane(play).show(second, play.console.snapshot)
         assert reading.is_cancelled and not pane(play).is_idle, "a log is left at once"

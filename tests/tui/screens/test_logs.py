@@ -16,7 +16,7 @@ from textual.widgets import Label
 
 from k8s.client.client import Client
 from k8s.kinds import JobRef
-from k8s.logs import JobLogs, LogRequest
+from k8s.logs import LogHub
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
@@ -70,8 +70,7 @@ class Host(FramedApp):
         self.requests: list[str] = []
 
     def on_mount(self) -> None:
-        logs = JobLogs(self._logs_client, request=LogRequest(tail=2000), backoff=QUICK)
-        screen = LogsScreen(self._logs_client, REF, folder=self._folder, logs=logs)
+        screen = LogsScreen(LogHub(self._logs_client, backoff=QUICK), REF, folder=self._folder)
         screen.context = ViewContext(actions=ACTIONS)
         screen.data_bind(snapshot=Host.snapshot)
         self.push_screen(screen)

@@ -86,7 +86,7 @@ class JobView(View):
         self._panes = JobPanes()
         self._telemetry = TelemetryWatch(self, self._gpu_nodes)
         self._lines = LastLines(client, probe, on_change=self.refresh_view)
-        self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
+        self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref), hub=session.logs)
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event)
         self._events_changed = asyncio.Event()
         self._events.aim_at(client, (ref.namespace,), probe, self._events_changed.set)

@@ -11,12 +11,12 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 
-from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import (
     EVERYTHING,
     JobLogs,
     LineQueue,
+    LogHub,
     LogLine,
     LogRequest,
     LogSelection,
@@ -84,32 +84,30 @@ class LogsScreen(View):
 
     def __init__(
         self,
-        client: Client,
+        hub: LogHub,
         ref: JobRef,
         *,
         instance: str = "",
         is_previous: bool = False,
         folder: Path | None = None,
-        logs: JobLogs | None = None,
     ) -> None:
         """Show the logs of the job `ref`.
 
         Args:
-            client: The cluster.
+            hub: Followed logs of the cluster.
             ref: The job.
             instance: Instance to start with; empty for rank 0 or the chief.
             is_previous: Start with the runs before the last restart.
             folder: Folder for saved logs; None disables saving.
-            logs: Log reader; created here by default.
         """
         super().__init__()
         self.ref = ref
-        self._client = client
+        self._hub = hub
         self._instance = instance
         self._folder = folder
         self._window = WINDOWS[0]
         self._is_previous = is_previous
-        self._logs = logs or JobLogs(client, request=BEFORE if is_previous else self._window[1])
+        self._logs = JobLogs(hub, request=BEFORE if is_previous else self._window[1])
         self._targets: tuple[Target, ...] = ()
         self._panes: list[_Pane] = []
         self._saves = LogSaves()
@@ -242,7 +240,7 @@ class LogsScreen(View):
         return f"{format_ranks(() if row.rank is None else (row.rank,), row.proof)} {row.instance}{suffix}"
 
     def _row(self, row: RankRow) -> Row:
-        now_s = time.time() + self._client.server_clock_offset_s
+        now_s = time.time() + self._hub.client.server_clock_offset_s
         silent_s = max(0.0, now_s - row.last_line_ns / 1e9) if row.last_line_ns else None
         job = self.snapshot.job(self.ref)
         of_job = job.instances if job is not None else ()
@@ -370,7 +368,7 @@ class LogsScreen(View):
 
     def _restart(self) -> None:
         request = BEFORE if self._is_previous else self._window[1]
-        self._logs = JobLogs(self._client, self._targets, request=request)
+        self._logs = JobLogs(self._hub, self._targets, request=request)
         for pane in self._panes:
             pane.queue = self._logs.open(pane.choice)
             self._show(pane)

@@ -1,7 +1,7 @@
 """The job pane of home: log, loss and details of the job under the cursor.
 
-At most one log is streamed: that of the shown rank, while the pane is visible and the cursor rests. The
-stream stops at once when the cursor moves on, and resumes if the cursor soon returns.
+At most one log is read: that of the shown rank, while the pane is visible and the cursor rests. Its stream
+is closed soon after the cursor has moved on, and resumes if the cursor returns.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from tui.widgets.home.preview import DRAW_S, FETCH_S, Preview
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
-    from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
-    from k8s.logs import Item, JobLogs, JobRanks, LineQueue, LogSelection
+    from k8s.logs import Item, JobLogs, JobRanks, LineQueue, LogHub, LogSelection
     from trainer.tfevents import ScalarCurve
     from tui.session.log_tail import TailChoice
     from tui.session.session import Session
@@ -47,8 +46,6 @@ POINTS_S = 1.0
 # Lines scanned before keys are handled.
 LINES_PER_TURN = 50
 RECENT = 20
-# A stopped log resumes where it stopped within this time; later it starts near its end.
-RESUME_S = 60.0
 # Without this permission no log is requested.
 LOG_PERMISSION = "get pods/log"
 _NO_JOB = "The log and loss of the selected job appear here."
@@ -57,18 +54,15 @@ _NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED
 
 @dataclass(slots=True)
 class _Tail:
-    client: Client
+    hub: LogHub
     job_uid: str
     choice: TailChoice
     logs: JobLogs
     queue: LineQueue
     points: LineQueue
-    stopped_at_s: float | None = None
-    """Event loop time at which the stream stopped; None while it runs."""
 
-    def is_of(self, client: Client, job: Job, choice: TailChoice, now_s: float) -> bool:
-        is_same = (self.client, self.job_uid, self.choice.place) == (client, job.uid, choice.place)
-        return is_same and (self.stopped_at_s is None or now_s - self.stopped_at_s < RESUME_S)
+    def is_of(self, hub: LogHub, job: Job, choice: TailChoice) -> bool:
+        return (self.hub, self.job_uid, self.choice.place) == (hub, job.uid, choice.place)
 
 
 class JobPane(Container, can_focus=True):
@@ -199,8 +193,6 @@ class JobPane(Container, can_focus=True):
             self._rest_timer = None
         if self.is_streaming:
             self.workers.cancel_group(self, "tail")
-        if self._tail is not None and self._tail.stopped_at_s is None:
-            self._tail.stopped_at_s = asyncio.get_running_loop().time()
 
     def _forget(self) -> None:
         self._tail = self._wanted = None
@@ -233,8 +225,7 @@ class JobPane(Container, can_focus=True):
         if refusal:
             log.show_placeholder(refusal)
             return
-        tail = self._tail_of(client, job, choice)
-        tail.stopped_at_s = None
+        tail = self._tail_of(session.logs, job, choice)
         self.remove_class("-silent")
         self._update_title()
         await tail.logs.run()
@@ -248,17 +239,16 @@ class JobPane(Container, can_focus=True):
     def _loss_of(self, uid: str) -> ScalarCurve | None:
         return self.session.life.curves.get(uid) if self.session is not None else None
 
-    def _tail_of(self, client: Client, job: Job, choice: TailChoice) -> _Tail:
+    def _tail_of(self, hub: LogHub, job: Job, choice: TailChoice) -> _Tail:
         from k8s.logs import JobLogs
         from tui.session.log_tail import TAIL
 
-        now_s = asyncio.get_running_loop().time()
         tail = self._tail
-        if tail is not None and tail.is_of(client, job, choice, now_s):
+        if tail is not None and tail.is_of(hub, job, choice):
             tail.logs.set_targets([choice.target])
             return tail
-        logs = JobLogs(client, [choice.target], request=TAIL, max_streams=1)
-        tail = _Tail(client, job.uid, choice, logs, logs.open(choice.selection), logs.open(choice.selection))
+        logs = JobLogs(hub, [choice.target], request=TAIL)
+        tail = _Tail(hub, job.uid, choice, logs, logs.open(choice.selection), logs.open(choice.selection))
         tail.points.on_news = self._scan_soon
         self._tail = tail
         if self._chart is not None:
