@@ -164,7 +164,6 @@ async def test_an_init_container_has_a_log_of_its_own(sandbox: Api, tmp_path: Pa
     assert answer.body["message"] == 'container "a" in pod "p" is waiting to start: ContainerCreating'
 
 
-Line = tuple[bytes, int]
 lines_of_parts = st.lists(
     st.lists(st.binary(max_size=20).map(lambda text: text.replace(b"\n", b"")), min_size=1, max_size=3),
     max_size=12,

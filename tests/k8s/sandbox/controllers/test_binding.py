@@ -102,23 +102,6 @@ async def test_recent_bindings_hold_their_gpus_before_the_watch_confirms_them(cl
     assert await cluster.look() == {"a": "n", "b": ""}
 
 
-async def test_one_scheduling_pass_gives_each_gpu_once(cluster: Cluster) -> None:
-    await cluster.add_node("n", 2)
-    for name in ("a", "b", "c"):
-        await cluster.add(name)
-    bound = await cluster.look()
-    assert sorted(bound.values()) == ["", "n", "n"]
-
-
-async def test_a_pod_that_ended_gives_its_gpus_to_the_next(cluster: Cluster) -> None:
-    await cluster.add_node("n", 1)
-    await cluster.add("a")
-    await cluster.look()
-    await cluster.add("b")
-    await cluster.api.patch("pods", "a", {"status": {"phase": "Succeeded"}}, subresource="status")
-    assert await cluster.look() == {"a": "n", "b": "n"}
-
-
 async def test_the_more_important_pod_is_bound_first_then_the_older(cluster: Cluster) -> None:
     await cluster.add_node("n", 1)
     await cluster.add("old")

@@ -39,10 +39,6 @@ def worker(name: str, phase: str = "Running", **meta: Any) -> Manifest:
     return {"metadata": meta, "spec": {}, "status": {"phase": phase, "conditions": ready}}
 
 
-def named(name: str) -> Manifest:
-    return {"metadata": {"name": name, "uid": f"uid-{name}"}}
-
-
 def decide(job: Manifest, *pods: Manifest, kind: MPIKind = NEW, restarts: int = 0) -> Plan:
     return kubeflow.decide_mpi(ObservedJob(kind, job, pods, restarts=restarts))
 

@@ -260,21 +260,3 @@ def test_a_capacity_shortage_is_found_exactly_when_the_sandbox_cannot_place_equa
 
 def _pod(name: str, spec: Object) -> Object:
     return {"metadata": {"name": f"bert-{name}"}, "spec": spec}
-
-
-@pytest.mark.parametrize(
-    ("spec", "gpus", "fits"),
-    [
-        ({"initContainers": [{"resources": {"requests": {GPU: "3"}}}]}, 3, True),
-        ({"initContainers": [{"restartPolicy": "Always", "resources": {"requests": {GPU: "1"}}}]}, 3, True),
-        ({"initContainers": [{"restartPolicy": "Always", "resources": {"requests": {GPU: "2"}}}]}, 3, False),
-        ({"overhead": {GPU: "1"}}, 3, True),
-        ({"overhead": {GPU: "2"}}, 3, False),
-        ({"overhead": {GPU: "2"}}, 4, True),
-    ],
-)
-def test_the_sandbox_counts_init_sidecars_and_overhead(spec: Object, gpus: int, fits: bool) -> None:
-    pod = _pod("a", {"containers": [{"resources": {"limits": {GPU: "2"}}}], **spec})
-    placed, why = place([pending_pod(pod)], [node_capacity(labelled("n", gpus), ())])
-    assert bool(placed) is fits
-    assert why == ("" if fits else f"0/1 nodes are available: 1 Insufficient {GPU}.")

@@ -267,15 +267,6 @@ def test_automatic_processes_per_node_are_passed_to_torchrun() -> None:
     assert container(made(decide(job(torchrunConfig=torchrun))))[2] == {"PET_NPROC_PER_NODE": "auto"}
 
 
-def test_a_command_to_resume_with_takes_torchruns_place() -> None:
-    mode = {"pause": {"enabled": False, "resumeSpecs": [{"type": "node", "command": ["resume"]}]}}
-    obj = job(torchrunConfig={"enabled": True, "procPerNode": "2"}, runMode=mode, status={"phase": "Paused"})
-    assert container(made(decide(obj)))[0][0] == "torchrun"
-    since = {"status": "True", "reason": "-", "lastTransitionTime": ago(9)}
-    obj["status"]["conditions"] = [{"type": "Initialized", **since}, {"type": "Paused", **since}]
-    assert container(made(decide(obj)))[0] == ["resume"]
-
-
 def decide_mpi(obj: Manifest, *pods: Manifest) -> Plan:
     return tensorstack.decide(ObservedJob(T9kMPIJob(), obj, pods))
 

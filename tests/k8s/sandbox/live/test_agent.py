@@ -9,13 +9,13 @@ import os
 import signal
 from contextlib import aclosing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k8s.gpus.reader import NODE_METRICS, POD_METRICS, fetch_usage
 from k8s.gpus.readings import Usage
-from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox.node.containers import ON_LOOPBACK
 from tests.k8s.sandbox.live.running import (
@@ -23,11 +23,14 @@ from tests.k8s.sandbox.live.running import (
     Manifest,
     Space,
     command_line,
+    eventually,
+    has,
+    leave,
     marked,
     parent_of,
     phase,
     pod,
-    pytorch_job,
+    sleepers,
     until_marked,
     until_unmarked,
 )
@@ -324,15 +327,6 @@ async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(
     until_unmarked(f"patient-{space.name}")
 
 
-async def test_the_pods_of_a_job_share_the_cores_of_this_machine(space: Space) -> None:
-    job = pytorch_job("threads", "sh", "-c", "echo $OMP_NUM_THREADS", workers=1)
-    await space.create(PYTORCH_JOBS, job)
-    share = max(1, len(os.sched_getaffinity(0)) // 2)
-    for name in ("threads-master-0", "threads-worker-0"):
-        await space.comes(PODS, name, phase("Succeeded"))
-        assert int(await space.log(name)) <= share
-
-
 TAKE = "import time; x = bytearray(b'1') * (200 << 20); time.sleep(600)"
 DAEMON = f"""
 import os, time
@@ -408,3 +402,30 @@ async def test_usage_is_measured_for_a_pod_and_its_node(space: Space) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while await usage_of(space, "busy") is not None:
             await asyncio.sleep(0.05)
+
+
+async def test_a_container_is_ready_once_it_runs(space: Space) -> None:
+    probes = {key: {"exec": {"command": ["false"]}} for key in ("readinessProbe", "startupProbe")}
+    await space.create(PODS, pod("plain", "sleep", "300", container=probes))
+    await space.comes(PODS, "plain", has("Ready"))
+
+
+async def test_processes_left_by_exec_end_when_the_pod_is_deleted(space: Space) -> None:
+    seconds = f"7{os.getpid()}.1"
+    await space.create(PODS, pod("haunted", "sleep", "1000"))
+    await space.comes(PODS, "haunted", phase("Running"))
+    await leave(space.client, space.name, "haunted", seconds)
+    await space.delete(PODS, "haunted", grace_period_s=0)
+    await space.goes(PODS, "haunted")
+    eventually(lambda: not sleepers(seconds))
+
+
+async def test_processes_left_by_exec_end_when_the_container_ends(space: Space, tmp_path: Path) -> None:
+    seconds = f"7{os.getpid()}.2"
+    script = f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done"
+    await space.create(PODS, pod("fading", "sh", "-c", script))
+    await space.comes(PODS, "fading", phase("Running"))
+    await leave(space.client, space.name, "fading", seconds)
+    (tmp_path / "end").touch()
+    await space.comes(PODS, "fading", phase("Succeeded"))
+    assert sleepers(seconds) == []

@@ -227,14 +227,6 @@ async def test_a_killed_launcher_worker_or_rank_fails_the_job_and_leaves_no_rank
         await space.comes(PODS, f"{name}-worker-1", phase("Running"))
 
 
-@pytest.mark.slow
-async def test_a_deleted_job_leaves_no_process(space: Space, tmp_path: Path) -> None:
-    await begin(space, "gone", tmp_path)
-    await space.delete(MPI_JOBS, "gone")
-    await space.goes(PODS, "gone-worker-0", "gone-worker-1")
-    until_unmarked(f"BEGUN={tmp_path}")
-
-
 async def test_a_launcher_without_mpirun_reports_how_to_install_it(space: Space, tmp_path: Path) -> None:
     script = Path(PROGRAMS["mpirun"][3])
     words = ["sh", "-c", f"PATH=/nowhere exec {sys.executable} -I -S {script} mpirun '' -np 1 true"]
