@@ -18,8 +18,12 @@ from k8s.models.resources import DEPLOYMENTS
 from k8s.sandbox.controller_runtime import ENDED, Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (
     RESTARTS,
+    End,
+    JobReplicas,
     ObservedJob,
     Plan,
+    Rules,
+    attempt_of,
     ends_of,
     is_ready,
     is_true,
@@ -27,7 +31,6 @@ from k8s.sandbox.controllers.reconcile import (
     phase_of,
     set_condition,
 )
-from k8s.sandbox.controllers.replicas import End, JobReplicas, Rules, attempt_of
 
 # Annotation of a pod: its number in a Job that is not indexed.
 NUMBER = "gpuconsole.dev/number"
@@ -51,9 +54,8 @@ HASH = "pod-template-hash"
 def decide(observed: ObservedJob) -> Plan:
     """Return the plan for a Job."""
     spec = observed.job["spec"]
-    plan = Plan(deepcopy(observed.job.get("status") or {}))
+    plan = Plan.of(observed.job)
     status = plan.status
-    status["conditions"] = list(status.get("conditions") or ())
     if not _is_over(plan):
         _count(spec, observed.pods, status)
         _run(observed, plan)

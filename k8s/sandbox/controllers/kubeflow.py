@@ -9,7 +9,6 @@ v0.8.0 and v0.2.3, `mpi_job_controller.go`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 from k8s.kinds import MPIKind, MPIRun, Replica
@@ -18,8 +17,10 @@ from k8s.models.resources import CONFIG_MAPS
 from k8s.sandbox.controller_runtime import ENDED, PROCESSES, Manifest, now_text
 from k8s.sandbox.controllers.reconcile import (
     GANG,
+    JobReplicas,
     ObservedJob,
     Plan,
+    Rules,
     ends_of,
     is_ready,
     is_true,
@@ -27,7 +28,6 @@ from k8s.sandbox.controllers.reconcile import (
     phase_of,
     set_condition,
 )
-from k8s.sandbox.controllers.replicas import JobReplicas, Rules
 
 # Exit codes from here on are retryable under the policy ExitCode.
 _LOWEST_RETRYABLE = 128
@@ -70,8 +70,8 @@ class KubeflowJob:
     """Job with Kubeflow's conditions and run policy."""
 
     def __init__(self, observed: ObservedJob, replicas: Sequence[Replica], rules: Rules) -> None:
-        self.plan = Plan(deepcopy(observed.job.get("status") or {}))
-        self.conditions: list[Manifest] = list(self.plan.status.get("conditions") or ())
+        self.plan = Plan.of(observed.job)
+        self.conditions: list[Manifest] = self.plan.status["conditions"]
         self.replicas = JobReplicas(observed, replicas, rules, self.plan)
         self._policy = run_policy(observed.job)
         self._title = observed.kind.resource.kind

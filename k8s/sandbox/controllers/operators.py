@@ -22,8 +22,7 @@ from k8s.sandbox.controller_runtime import (
 )
 from k8s.sandbox.controllers import batch, kubeflow, tensorstack, trainer
 from k8s.sandbox.controllers.batch import DeploymentKind
-from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, apply_plan
-from k8s.sandbox.controllers.replicas import attempt_of
+from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, apply_plan, attempt_of
 from k8s.text.errors import KubeError
 
 # Operators need no more of a kind than its resource and its operator's name.

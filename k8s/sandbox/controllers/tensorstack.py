@@ -20,8 +20,11 @@ from k8s.sandbox.controller_runtime import ENDED, PROCESSES, Manifest
 from k8s.sandbox.controllers.reconcile import (
     GANG,
     RESTARTS,
+    End,
+    JobReplicas,
     ObservedJob,
     Plan,
+    Rules,
     ends_of,
     is_true,
     owned_by,
@@ -29,7 +32,6 @@ from k8s.sandbox.controllers.reconcile import (
     phase_of,
     set_condition,
 )
-from k8s.sandbox.controllers.replicas import End, JobReplicas, Rules
 
 OWNED = (DEPLOYMENTS, SERVICES, CONFIG_MAPS)
 # Annotation of a pod: run mode and number of pods at its start; when they change, the pod is replaced.
@@ -63,9 +65,9 @@ def decide(observed: ObservedJob) -> Plan:
 
 class _T9kJob:
     def __init__(self, observed: ObservedJob) -> None:
-        self.plan = Plan(deepcopy(observed.job.get("status") or {}))
+        self.plan = Plan.of(observed.job)
         self._status = self.plan.status
-        self._conditions: list[Manifest] = list(self._status.get("conditions") or ())
+        self._conditions: list[Manifest] = self._status["conditions"]
         # The status still knows the restarts of an earlier sandbox.
         restarts = max(observed.restarts, int(self._status.get("backoffCount") or 0))
         self._observed = observed = replace(observed, restarts=restarts)

@@ -19,8 +19,7 @@ from k8s.kinds.job_set import GROUP, GROUP_SIZE, JOB_INDEX, POD_INDEX, SET_NAME
 from k8s.models import PodSpec, accelerators, convert, quantity
 from k8s.models.resources import TRAINING_RUNTIMES
 from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, is_true, phase_of
-from k8s.sandbox.controllers.replicas import JobReplicas, Rules
+from k8s.sandbox.controllers.reconcile import JobReplicas, ObservedJob, Plan, Rules, is_true, phase_of
 
 MASTER_PORT = 29500
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -68,8 +67,7 @@ TORCH_DISTRIBUTED: Manifest = {
 def decide(observed: ObservedJob) -> Plan:
     """Return the plan for a TrainJob."""
     job, spec = observed.job, observed.job.get("spec") or {}
-    plan = Plan(deepcopy(job.get("status") or {}))
-    plan.status["conditions"] = list(plan.status.get("conditions") or ())
+    plan = Plan.of(job)
     if any(is_true(plan.status["conditions"], end) for end in ("Complete", "Failed")):
         return plan
     nodes = _nodes_of(job, observed.known)

@@ -70,12 +70,8 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
     Raises:
         KubeError: CUDA_VISIBLE_DEVICES names GPUs, but none of this machine.
     """
-    if links:
-        gpus = MACHINES[links].gpus if gpus_per_node < 0 else gpus_per_node
-        names = tuple(f"sandbox-{index}" for index in range(nodes or 2))
-        return Shape(names, gpus, "simulated", is_simulated=True, links=links)
     notice = ""
-    if not nodes and gpus_per_node < 0:
+    if not links and not nodes and gpus_per_node < 0:
         models = real_gpus()
         if models:
             return Shape(("sandbox-0",), len(models), models[0], is_simulated=False)
@@ -85,8 +81,9 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
                 f"CUDA_VISIBLE_DEVICES is {listed}, but no NVIDIA driver answers: the GPUs are simulated."
             )
     names = tuple(f"sandbox-{index}" for index in range(nodes or 2))
-    gpus = 4 if gpus_per_node < 0 else gpus_per_node
-    return Shape(names, gpus, "simulated", is_simulated=True, notice=notice)
+    usual = MACHINES[links].gpus if links else 4
+    gpus = usual if gpus_per_node < 0 else gpus_per_node
+    return Shape(names, gpus, "simulated", is_simulated=True, links=links, notice=notice)
 
 
 def real_gpus(nvml: Any = None) -> list[str]:
