@@ -94,30 +94,29 @@ def tensorboard_problem(spec: JobSpec) -> str:
 
 def tensorboard_objects(kind: CreatableKind, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
     """Return the Deployment and the Service, with Arena's labels, by which TensorBoards are found."""
-    name = tensorboard_name(spec.name)
     app = kind.resource.kind.lower()
     selected = {"app": app, "release": spec.name, "role": "tensorboard"}
     labels = {**selected, "createdBy": kind.resource.kind, "heritage": "Helm"}
     if arena_type(kind.resource):
         labels["chart"] = f"{app}-{CHARTS[app]}"
-    deployment = {
-        "apiVersion": DEPLOYMENTS.api_version,
-        "kind": DEPLOYMENTS.kind,
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": selected},
-            "template": {"metadata": {"labels": labels}, "spec": _pod(kind, spec)},
-        },
-    }
+    return tensorboard_pair(spec.name, selected, labels, _pod(kind, spec))
+
+
+def tensorboard_pair(
+    job: str, selected: Mapping[str, str], labels: Mapping[str, str], pod: Manifest
+) -> tuple[tuple[Resource, Manifest], ...]:
+    """Return a Deployment of one pod, and its Service."""
+    meta = {"name": tensorboard_name(job), "labels": labels}
+    template = {"metadata": {"labels": labels}, "spec": pod}
     ports = [{"name": "tensorboard", "port": PORT, "protocol": "TCP", "targetPort": PORT}]
-    service = {
-        "apiVersion": SERVICES.api_version,
-        "kind": SERVICES.kind,
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"type": "NodePort", "selector": selected, "ports": ports},
+    specs = {
+        DEPLOYMENTS: {"replicas": 1, "selector": {"matchLabels": selected}, "template": template},
+        SERVICES: {"type": "NodePort", "selector": selected, "ports": ports},
     }
-    return ((DEPLOYMENTS, deployment), (SERVICES, service))
+    return tuple(
+        (each, {"apiVersion": each.api_version, "kind": each.kind, "metadata": meta, "spec": spec})
+        for each, spec in specs.items()
+    )
 
 
 def _pod(kind: CreatableKind, spec: JobSpec) -> Manifest:

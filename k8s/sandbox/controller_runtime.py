@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from k8s.client.client import Client
@@ -166,9 +166,9 @@ class Recorder:
             log.warning("event %s about %s is lost: %s", reason, meta["name"], error)
 
 
-def now_text() -> str:
-    """Return the current time in the API's format, in whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def now_text(later_s: int = 0) -> str:
+    """Return the time now, or `later_s` later, in the API's format, in whole seconds."""
+    return (datetime.now(UTC) + timedelta(seconds=later_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_since(text: str) -> float:

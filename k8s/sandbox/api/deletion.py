@@ -7,7 +7,6 @@ client ever sees an orphan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from k8s.sandbox.api import api_errors, patches
 from k8s.sandbox.api.served import BY_KEY, SERVED, ServedResource
 from k8s.sandbox.api.store import Object, Store
+from k8s.sandbox.controller_runtime import now_text
 
 # Finalizers that hold an object until its dependents are gone, or until they are disowned.
 FOREGROUND = "foregroundDeletion"
@@ -92,7 +92,7 @@ class Deleter:
         grace_s = self._grace_s(served, old, options)
         obj = patches.without_nulls(old)
         if "deletionTimestamp" not in meta or grace_s < meta.get("deletionGracePeriodSeconds", 0):
-            obj["metadata"] |= {"deletionTimestamp": now(grace_s), "deletionGracePeriodSeconds": grace_s}
+            obj["metadata"] |= {"deletionTimestamp": now_text(grace_s), "deletionGracePeriodSeconds": grace_s}
         obj["metadata"]["finalizers"] = finalizers
         if not finalizers:
             del obj["metadata"]["finalizers"]
@@ -212,8 +212,3 @@ class Deleter:
             return
         if not self._in_namespace(namespace):
             self.remove("namespaces", record.obj)
-
-
-def now(later_s: int = 0) -> str:
-    """Return the time now, or `later_s` seconds later, in the API's format."""
-    return (datetime.now(UTC) + timedelta(seconds=later_s)).strftime("%Y-%m-%dT%H:%M:%SZ")

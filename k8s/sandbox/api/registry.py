@@ -10,9 +10,10 @@ from typing import Any
 
 from k8s.sandbox.api import api_errors, patches, validation
 from k8s.sandbox.api.api_errors import StatusCause
-from k8s.sandbox.api.deletion import DeleteOptions, Deleter, now
+from k8s.sandbox.api.deletion import DeleteOptions, Deleter
 from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.store import Object, Record, Store
+from k8s.sandbox.controller_runtime import now_text
 
 # Address of every service: all pods share this machine's loopback.
 LOOPBACK = "127.0.0.1"
@@ -165,7 +166,7 @@ class Registry:
         if not meta.setdefault("name", "") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
         meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = now()
+        meta["creationTimestamp"] = now_text()
         if served.is_custom or served.key in ("jobs.batch", "deployments.apps"):
             meta["generation"] = 1
         if served.has_status:
@@ -220,7 +221,7 @@ class Registry:
         new["spec"]["nodeName"] = node
         if annotations:
             new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), **annotations}
-        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
+        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now_text()}
         new["status"] = patches.strategic(new["status"], {"conditions": [condition]})
         self._deleter.put("pods", new)
 
@@ -232,7 +233,7 @@ class Registry:
 
     def expire_events(self, older_than_s: float) -> None:
         """Remove events that were last written more than `older_than_s` ago."""
-        oldest = now(-int(older_than_s))
+        oldest = now_text(-int(older_than_s))
         for record in self.store.records("events"):
             seen = record.obj.get("lastTimestamp") or record.obj["metadata"]["creationTimestamp"]
             if seen < oldest:

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from k8s.sandbox.api import api_errors, discovery, lists, patches
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
-from k8s.sandbox.api.deletion import DeleteOptions, now
+from k8s.sandbox.api.deletion import DeleteOptions
 from k8s.sandbox.api.listening import BACKLOG, HANDSHAKE_S, listen
 from k8s.sandbox.api.lists import read_query
 from k8s.sandbox.api.patches import without_nulls
@@ -32,6 +32,7 @@ from k8s.sandbox.api.registry import Registry
 from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
 from k8s.sandbox.api.store import Object, Store, StoreError
 from k8s.sandbox.api.validation import warnings_of
+from k8s.sandbox.controller_runtime import now_text
 from k8s.text.errors import join_sentences
 
 log = logging.getLogger(__name__)
@@ -363,7 +364,7 @@ class Server:
 
 def _metrics_of(obj: Object, kind: str, **measured: Any) -> Object:
     meta = {key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]}
-    moment = now()
+    moment = now_text()
     about = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "timestamp": moment}
     return {**about, "metadata": {**meta, "creationTimestamp": moment}, "window": _USAGE_WINDOW, **measured}
 

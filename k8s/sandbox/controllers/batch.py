@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+from k8s.kinds import Replica
 from k8s.kinds.batch_job import INDEX
+from k8s.kinds.parse import make_replica
 from k8s.models.resources import DEPLOYMENTS
 from k8s.sandbox.controller_runtime import ENDED, Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (
@@ -217,20 +219,23 @@ class DeploymentKind:
 
 def decide_deployment(observed: ObservedJob) -> Plan:
     """Return the plan for a Deployment; pods that have ended or have an older template go at once."""
-    deployment, spec = observed.job, observed.job["spec"]
-    wanted, name = int(spec["replicas"]), str(deployment["metadata"]["name"])
-    template = hashlib.sha256(json.dumps(spec["template"], sort_keys=True).encode()).hexdigest()[:10]
-    present = [pod for pod in observed.pods if not pod["metadata"].get("deletionTimestamp")]
-    live = [pod for pod in present if phase_of(pod) not in ENDED]
-    current = [pod for pod in live if (pod["metadata"].get("labels") or {}).get(HASH) == template][:wanted]
-    plan = Plan(_deployment_status(deployment, live, len(current)))
-    plan.delete = [pod for pod in present if pod not in current]
-    # Numbered names, so that a stale list does not lead to a second pod.
-    taken = {pod["metadata"]["name"] for pod in observed.pods}
-    names = (f"{name[:46]}-{template}-{number}" for number in range(wanted + len(taken)))
-    for pod_name in [each for each in names if each not in taken][: wanted - len(current)]:
-        pod_spec = deepcopy(spec["template"]["spec"])
-        plan.create.append(owned_pod(observed, spec["template"], pod_name, pod_spec, {HASH: template}))
+    deployment, template = observed.job, observed.job["spec"]["template"]
+    digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+    prefix = f"{deployment['metadata']['name'][:46]}-{digest}"
+    wanted = [
+        make_replica("pod", number, template, name=f"{prefix}-{number}")
+        for number in range(int(deployment["spec"]["replicas"]))
+    ]
+
+    def make_pod(observed: ObservedJob, replica: Replica) -> Manifest:
+        return owned_pod(observed, template, replica.name, deepcopy(template["spec"]), {HASH: digest})
+
+    plan = Plan.of(deployment)
+    rules = Rules(lambda replica, pod: True, backoff_limit=None, deadline_s=None, clean_policy="None")
+    pods = JobReplicas(observed, wanted, rules, plan, make_pod)
+    pods.reconcile("")
+    live = [pod for pod in pods.pods.values() if phase_of(pod) not in ENDED]
+    plan.status = _deployment_status(deployment, live, sum(name in pods.pods for name in pods.wanted))
     return plan
 
 

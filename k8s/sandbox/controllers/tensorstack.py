@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+from k8s.jobs import arena_objects
 from k8s.kinds import MPILauncherKind, Replica
 from k8s.kinds.kubeflow.mpi_run import config_map, hostfile, with_config, with_container
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Resource
@@ -38,7 +39,6 @@ OWNED = (DEPLOYMENTS, SERVICES, CONFIG_MAPS)
 LAUNCH = "gpuconsole.dev/launch"
 # The agent replaces it by a port of the job's own.
 MASTER_PORT = 23456
-TENSORBOARD_PORT = 6006
 # Exit codes that are retryable under the policy ExitCode: ended by a signal from outside.
 _RETRYABLE = frozenset({130, 137, 138, 143})
 _RETRIES = 3
@@ -291,7 +291,7 @@ def tensorboard_of(observed: ObservedJob) -> list[tuple[Resource, Manifest]]:
         "name": "tensorboard",
         "image": requested.get("image") or "tensorflow/tensorflow",
         "command": ["tensorboard", *_log_dirs(folders), "--host", "0.0.0.0"],
-        "ports": [{"containerPort": TENSORBOARD_PORT}],
+        "ports": [{"containerPort": arena_objects.PORT}],
         "resources": requested.get("resources") or {},
         "volumeMounts": [
             {"name": volume, "mountPath": f"{_LOGS}/{claim}"} for claim, volume in volumes.items()
@@ -304,22 +304,8 @@ def tensorboard_of(observed: ObservedJob) -> list[tuple[Resource, Manifest]]:
             for claim, volume in volumes.items()
         ],
     }
-    deployment = {
-        "replicas": 1,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod_spec},
-    }
-    service = {"selector": labels, "ports": [{"name": "tensorboard", "port": TENSORBOARD_PORT}]}
-    meta = {"name": f"{job['metadata']['name']}-tensorboard", "labels": labels}
-    return [
-        (
-            each,
-            owned_by(
-                observed, {"apiVersion": each.api_version, "kind": each.kind, "metadata": meta, "spec": spec}
-            ),
-        )
-        for each, spec in ((DEPLOYMENTS, deployment), (SERVICES, service))
-    ]
+    pair = arena_objects.tensorboard_pair(str(job["metadata"]["name"]), labels, labels, pod_spec)
+    return [(resource, owned_by(observed, obj)) for resource, obj in pair]
 
 
 def _tensorboard_status(deployments: Sequence[Manifest], wanted: Manifest) -> Manifest:

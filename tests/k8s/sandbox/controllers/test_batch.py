@@ -166,7 +166,10 @@ def decide_for(obj: Manifest, pods: list[Manifest]) -> Plan:
 
 def pods_of(obj: Manifest, phase: str = "Running") -> list[Manifest]:
     ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
-    return [{**pod, "status": {"phase": phase, "conditions": [ready]}} for pod in decide_for(obj, []).create]
+    made = decide_for(obj, []).create
+    for pod in made:
+        pod["metadata"]["uid"] = pod["metadata"]["name"]
+    return [{**pod, "status": {"phase": phase, "conditions": [ready]}} for pod in made]
 
 
 def test_a_new_deployment_gets_its_pods_and_the_same_ones_the_second_time() -> None:
@@ -190,15 +193,14 @@ def test_a_deployment_whose_pods_are_ready_needs_nothing() -> None:
     assert plan.status == {**counts, "observedGeneration": 3}
 
 
-def test_ended_and_outdated_pods_are_replaced_under_other_names() -> None:
-    for pod, wanted in (
-        (*pods_of(deployment(), "Failed"), deployment()),
-        (*pods_of(deployment()), deployment(image="b")),
-    ):
-        plan = decide_for(wanted, [pod])
-        assert plan.delete == [pod]
-        (made,) = plan.create
-        assert made["metadata"]["name"] != pod["metadata"]["name"]
+def test_ended_and_outdated_pods_are_replaced() -> None:
+    (ended,) = pods_of(deployment(), "Failed")
+    plan = decide_for(deployment(), [ended])
+    assert (plan.delete, plan.create) == ([ended], [])
+    (outdated,) = pods_of(deployment())
+    plan = decide_for(deployment(image="b"), [outdated])
+    assert (plan.delete, len(plan.create)) == ([outdated], 1)
+    assert plan.create[0]["metadata"]["name"] != outdated["metadata"]["name"]
 
 
 def test_fewer_replicas_delete_pods() -> None:
