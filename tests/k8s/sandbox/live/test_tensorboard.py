@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import shutil
-import subprocess
 
 import pytest
 
 from k8s.models.resources import DEPLOYMENTS, PODS, SERVICES
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
-    PATIENCE_S,
     Manifest,
     Space,
     conditions,
@@ -81,33 +77,3 @@ async def test_a_deployment_keeps_its_pods_through_deletion_change_and_scale(spa
     await space.patch(DEPLOYMENTS, "keeps", {"spec": {"replicas": 0}})
     await space.goes(PODS, third["metadata"]["name"])
     assert marked(space.name) == []
-
-
-@pytest.mark.end_to_end
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-async def test_kubectl_creates_a_deployment_reads_its_log_and_deletes_it(space: Space) -> None:
-    deployment = made_by_arena("deployment")
-    deployment["metadata"] = {"name": "seen"}
-    spec = deployment["spec"]["template"]["spec"]
-    del spec["affinity"], spec["volumes"]
-    spec["containers"] = pod("c", "sh", "-c", "echo up; exec sleep 300")["spec"]["containers"]
-
-    async def kubectl(*words: str, given: str = "") -> str:
-        command = ["kubectl", *space.options, *words]
-        done = await asyncio.to_thread(
-            subprocess.run, command, input=given, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-        assert done.returncode == 0, done.stderr
-        return str(done.stdout)
-
-    said = await kubectl("apply", "-f", "-", given=json.dumps(deployment))
-    assert said == "deployment.apps/seen created\n"
-    said = await kubectl("rollout", "status", "deployment/seen", "--timeout=90s")
-    assert said.endswith('deployment "seen" successfully rolled out\n')
-    rows = (await kubectl("get", "deploy")).splitlines()
-    assert (rows[0].split(), rows[1].split()[:1]) == (["NAME", "AGE"], ["seen"])
-    (name,) = [each["metadata"]["name"] for each in await space.objects(PODS)]
-    await space.says(name, "up")
-    assert await kubectl("logs", "deployment/seen") == "up\n"
-    assert await kubectl("delete", "deploy", "seen") == 'deployment.apps "seen" deleted\n'
-    await space.goes(PODS, name)
