@@ -45,21 +45,14 @@ MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
 _OPERATOR = "mpi-operator"
 _CONFIG_MODES = {"hostfile": 0o444, "discover_hosts.sh": 0o555}
-_HOSTFILE = f"{CONFIG_FOLDER}/hostfile"
-# Settings by `mpiImplementation` by which mpirun finds the workers.
-_LAUNCHER_ENV: Mapping[str, Named] = {
-    "OpenMPI": (
-        ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
-        ("OMPI_MCA_orte_default_hostfile", _HOSTFILE),
-        ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"),
-    ),
-    "Intel": (
-        ("I_MPI_HYDRA_HOST_FILE", _HOSTFILE),
-        ("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "-o ConnectionAttempts=10"),
-    ),
-    "MPICH": (("HYDRA_HOST_FILE", _HOSTFILE), ("HYDRA_LAUNCH_EXTRA_ARGS", "-o ConnectionAttempts=10")),
-}
-_SLOTS_VARIABLE = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
+# Settings by which mpirun finds the workers.
+_LAUNCHER_ENV: Named = (
+    ("K_MPI_JOB_ROLE", "launcher"),
+    ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
+    ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
+    ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"),
+)
+_OPEN_MPI = "OpenMPI"
 
 
 class MPIJob(KubeflowMPIJob):
@@ -103,27 +96,29 @@ class MPIJob(KubeflowMPIJob):
         )
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what the mpi-operator makes of an MPIJob v2beta1."""
+        """Return what the mpi-operator makes of an MPIJob v2beta1 for Open MPI."""
         spec, policy, name = nested(obj, "spec"), run_policy(obj), str(nested(obj, "metadata")["name"])
         slots = slots_per_worker(spec)
-        implementation = text_of(spec.get("mpiImplementation")) or "OpenMPI"
         works_too = spec.get("runLauncherAsWorker") is True
         launchers = [each for each in self.replicas(obj) if each.role == "launcher"]
         workers = [_worker(obj, each, works_too) for each in self.replicas(obj) if each.role == "worker"]
         names = [f"{name}-launcher"] * works_too + [each.name for each in workers]
         hosts = [f"{each}.{name}.{nested(obj, 'metadata').get('namespace')}.svc" for each in names]
         files = {
-            "hostfile": hostfile(hosts, slots, is_hydra=implementation != "OpenMPI"),
+            "hostfile": hostfile(hosts, slots),
             "discover_hosts.sh": "".join(("#!/bin/sh\n", *(f"echo {host}\n" for host in hosts))),
         }
-        launcher = [_launcher(obj, each, implementation, slots, works_too) for each in launchers]
+        launcher = [_launcher(obj, each, slots, works_too) for each in launchers]
+        problem = "" if len(launchers) == 1 else "spec.mpiReplicaSpecs[Launcher]: must have one replica"
+        if (text_of(spec.get("mpiImplementation")) or _OPEN_MPI) != _OPEN_MPI:
+            problem = "spec.mpiImplementation: the sandbox runs Open MPI only"
         return MPIRun(
             (*launcher, *workers),
             config_map(f"{name}-config", {"app": name}, files),
             slots,
             text_of(policy.get("cleanPodPolicy")) or "None",
             waits_for_workers=spec.get("launcherCreationPolicy") == "WaitForWorkersReady",
-            problem="" if len(launchers) == 1 else "spec.mpiReplicaSpecs[Launcher]: must have one replica",
+            problem=problem,
         )
 
 
@@ -148,14 +143,10 @@ def _worker(obj: Manifest, worker: Replica, works_too: bool) -> Replica:
     )
 
 
-def _launcher(obj: Manifest, launcher: Replica, implementation: str, slots: int, works_too: bool) -> Replica:
+def _launcher(obj: Manifest, launcher: Replica, slots: int, works_too: bool) -> Replica:
     job = str(nested(obj, "metadata")["name"])
-    env = [("K_MPI_JOB_ROLE", "launcher"), *_LAUNCHER_ENV.get(implementation, ())]
-    if variable := _SLOTS_VARIABLE.get(implementation):
-        env.append((variable, str(slots)))
-    if not works_too:
-        env += NO_GPUS
-    spec = with_container(launcher.template, env=tuple(env), mount=True)
+    env = (*_LAUNCHER_ENV, ("OMPI_MCA_orte_set_default_slots", str(slots)), *(() if works_too else NO_GPUS))
+    spec = with_container(launcher.template, env=env, mount=True)
     spec = with_config(spec, f"{job}-config", _CONFIG_MODES)
     spec |= {"hostname": f"{job}-launcher", "subdomain": job}
     return replace(

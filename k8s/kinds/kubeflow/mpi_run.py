@@ -94,6 +94,6 @@ def config_map(name: str, labels: Mapping[str, str], files: Mapping[str, str]) -
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(files)}
 
 
-def hostfile(hosts: Sequence[str], slots: int, *, is_hydra: bool = False) -> str:
-    """Return the hosts with their slots, in the format of Open MPI or of MPICH and Intel MPI."""
-    return "".join(f"{host}:{slots}\n" if is_hydra else f"{host} slots={slots}\n" for host in hosts)
+def hostfile(hosts: Sequence[str], slots: int) -> str:
+    """Return the hosts with their slots, in the format of Open MPI."""
+    return "".join(f"{host} slots={slots}\n" for host in hosts)

@@ -1,8 +1,8 @@
 """Wrapper of this machine's mpirun for the launcher of an MPI job, so that it finds the workers.
 
-The operators set variables for Open MPI 4, or for MPICH and Intel MPI; they are translated for the installed
-mpirun. Options that name a network interface are dropped with a message, since pods have none of their own.
-Outside an MPI job mpirun runs unchanged.
+The operators set variables for Open MPI 4; they are translated for the installed release. Options that name
+a network interface are dropped with a message, since pods have none of their own. Outside an MPI job mpirun
+runs unchanged.
 
 Started as `python -I -S mpirun.py NAME PACKAGED WORDS...`, where PACKAGED is run if the PATH has no NAME;
 needs only the standard library.
@@ -22,7 +22,6 @@ from contextlib import suppress
 _NOT_FOUND, _SIGNALLED = 127, 128
 _WORKERS_START_WITHIN_S, _ENDS_WITHIN_S, _TURN_S = 30.0, 5.0, 0.02
 _OPEN_MPI_HOSTS = "OMPI_MCA_orte_default_hostfile"
-_HYDRA_HOSTS = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE")
 # Makes Open MPI 4 tag each line with its rank; Open MPI 5 has only an option for that.
 _TAGGED = "OMPI_MCA_orte_tag_output"
 _ON_LOOPBACK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_loopback.py")
@@ -43,19 +42,6 @@ _SHORT = frozenset(("np", "wd", "rf", "am"))
 _FOLDERS = frozenset(("wdir", "wd", "set-cwd-to-session-dir"))
 # Keeps MPI within one pod from listening on TCP; ranks in several pods need it.
 _WITHIN_A_POD = ("OMPI_MCA_btl", "^tcp")
-# Variables that differ between the pods of a job.
-_OF_A_POD = frozenset(
-    (
-        "HOSTNAME",
-        "HOME",
-        "TMPDIR",
-        "PWD",
-        "OLDPWD",
-        "OMP_NUM_THREADS",
-        "CUDA_VISIBLE_DEVICES",
-        "K_MPI_JOB_ROLE",
-    )
-)
 LOOPBACK = "127.0.0.1"
 
 
@@ -71,26 +57,20 @@ def main(name: str, packaged: str, *arguments: str) -> int:
     # The packaged one finds its files by that path.
     called = name if installed else program
     env = dict(os.environ)
-    is_hydra_job = any(env.get(each) for each in _HYDRA_HOSTS)
-    if not env.get(_OPEN_MPI_HOSTS) and not is_hydra_job:
+    if not env.get(_OPEN_MPI_HOSTS):
         os.execve(program, [called, *arguments], env)
     found = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, env=env)
     release = open_mpi_release(found.stdout.decode("utf-8", "replace"))
-    if bool(release) == is_hydra_job:
-        ours, theirs = ("Open MPI", "MPICH or Intel MPI") if release else ("not Open MPI", "Open MPI")
-        _warn(f"this job's hosts are written for {theirs} (spec.mpiImplementation), but {program} is {ours}.")
+    if not release:
+        _warn(f"the sandbox runs MPI jobs with Open MPI only, and {program} is another MPI.")
         return _NOT_FOUND
-    if release:
-        adapted, left_out = adapt(arguments, release, env)
-        arguments = tuple(adapted)
-        for each in left_out:
-            _warn(f"left out {each}: all pods share this machine's loopback")
-        env = open_mpi_environment(env, release)
-    else:
-        arguments = tuple(hydra_args(arguments, env))
+    adapted, left_out = adapt(arguments, release, env)
+    for each in left_out:
+        _warn(f"left out {each}: all pods share this machine's loopback")
+    env = open_mpi_environment(env, release)
     with tempfile.TemporaryDirectory(prefix="mpirun-") as folder:
-        arguments = tuple(with_mounts(arguments, _worker_mounts(env)))
-        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, called, *arguments]
+        words = with_mounts(adapted, _worker_mounts(env))
+        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, called, *words]
         status = subprocess.call(command, env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
         if status == 0 and has_lost_worker(folder):
             _warn("a worker was lost, although mpirun exited with status 0")
@@ -112,10 +92,9 @@ def with_mounts(arguments: Sequence[str], mounts: Mapping[str, str]) -> list[str
 
 def _worker_mounts(env: Mapping[str, str]) -> dict[str, str]:
     # Only mounts for which all workers have the same folder.
-    file = next((env[name] for name in (_OPEN_MPI_HOSTS, *_HYDRA_HOSTS) if env.get(name)), "")
     with suppress(OSError):
-        lines = _read(file).splitlines()
-        hosts = [line.split()[0].partition(":")[0].partition(".")[0] for line in lines if line.strip()]
+        lines = _read(env[_OPEN_MPI_HOSTS]).splitlines()
+        hosts = [line.split()[0].partition(".")[0] for line in lines if line.strip()]
         deadline = time.monotonic() + _WORKERS_START_WITHIN_S
         found = [_mounts_of(os.path.join(env.get("GPUCONSOLE_HOSTS", ""), host), deadline) for host in hosts]
         return dict(set.intersection(*found)) if found else {}
@@ -208,18 +187,6 @@ def adapt(arguments: Sequence[str], release: int, env: Mapping[str, str]) -> tup
     if release >= 5 and env.get(_TAGGED) in ("1", "true") and not {"--output", "--tag-output"} & {*adapted}:
         adapted = ["--output", "tag", *adapted]
     return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *program], left_out
-
-
-def hydra_args(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return the arguments for MPICH's or Intel's mpirun.
-
-    By default it would give every rank the launcher's variables and working folder.
-    """
-    added = [] if _FOLDERS & {word.lstrip("-") for word in arguments} else ["-wdir", _OWN_FOLDER]
-    if not any(word.lstrip("-").startswith("genv") for word in arguments):
-        names = [name for name in env if name not in _OF_A_POD and not name.startswith("GPUCONSOLE_")]
-        added += ["-genvlist", ",".join(names)]
-    return [*added, *arguments]
 
 
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:

@@ -91,16 +91,6 @@ def test_a_new_job_gets_workers_launcher_and_hostfile() -> None:
     assert launcher["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"] == "/etc/mpi"
 
 
-def test_the_launcher_of_mpich_gets_its_own_hostfile() -> None:
-    job = stored(mpi_job("vgg", "mpirun", slots=2, workers=1))
-    job["spec"]["mpiImplementation"] = "MPICH"
-    plan = decide(job)
-    assert made(plan, CONFIG_MAPS)["data"]["hostfile"] == "vgg-worker-0.vgg.default.svc:2\n"
-    found = env(plan.create[0]["spec"])
-    assert found["HYDRA_HOST_FILE"] == "/etc/mpi/hostfile"
-    assert not [name for name in found if name.startswith("OMPI")]
-
-
 def test_run_launcher_as_worker_makes_the_launcher_the_first_host() -> None:
     job = stored(mpi_job("vgg", "mpirun", workers=1))
     job["spec"]["runLauncherAsWorker"] = True
@@ -183,6 +173,15 @@ def test_a_job_without_a_launcher_is_reported_once_and_creates_nothing() -> None
     assert "must have one replica" in message and is_warning
     assert (plan.objects, plan.create) == ([], [])
     assert decide({**job, "status": plan.status}).events == []
+
+
+def test_a_job_for_another_mpi_is_reported_and_creates_nothing() -> None:
+    job = stored(mpi_job("vgg", "mpirun"))
+    job["spec"]["mpiImplementation"] = "MPICH"
+    plan = decide(job)
+    ((_, message, is_warning),) = plan.events
+    assert "spec.mpiImplementation: the sandbox runs Open MPI only" in message and is_warning
+    assert (plan.objects, plan.create) == ([], [])
 
 
 def test_arena_job_workers_sleep_and_the_launcher_runs_the_command() -> None:

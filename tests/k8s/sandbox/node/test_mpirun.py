@@ -11,7 +11,6 @@ import pytest
 from k8s.sandbox.node.programs import mpirun, tensorboard_program
 from k8s.sandbox.node.programs.mpirun import (
     adapt,
-    hydra_args,
     open_mpi_environment,
     open_mpi_release,
     with_mounts,
@@ -102,18 +101,6 @@ def test_open_mpi_5_has_the_operators_variables_by_its_own_names() -> None:
     assert "OMPI_MCA_btl" not in found
     assert open_mpi_environment(HOSTS, 5)["PRTE_MCA_plm_ssh_agent"] == "ssh"
     assert not [name for name in open_mpi_environment(HOSTS, 4) if name.startswith("PRTE")]
-
-
-@pytest.mark.parametrize(
-    ("words", "passed"),
-    [
-        ("-np 2 ./a", "-wdir /proc/self/cwd -genvlist PATH,EPOCHS -np 2 ./a"),
-        ("-wdir /x -genvall ./a", "-wdir /x -genvall ./a"),
-    ],
-)
-def test_a_rank_of_mpich_keeps_the_variables_of_its_own_pod(words: str, passed: str) -> None:
-    env = {"PATH": "/bin", "HOSTNAME": "launcher", "GPUCONSOLE_POD_UID": "1", "EPOCHS": "3", "HOME": "/h"}
-    assert hydra_args(words.split(), env) == passed.split()
 
 
 @pytest.mark.parametrize(
