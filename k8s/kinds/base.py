@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from k8s.kinds import job_spec as job_specs
-from k8s.kinds.job_spec.names import LAUNCHER
+from k8s.kinds.job_spec import LAUNCHER
 from k8s.models import Condition, Meta, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status

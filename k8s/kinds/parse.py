@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, JobRef, Manifest, Replica
-from k8s.kinds.job_spec.names import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
+from k8s.kinds.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
 from k8s.models import Condition, ListMeta, Meta, Reader, convert, meta_of
 from k8s.models.reader import AnyObject, convert_readable
 from k8s.models.resources import Resource

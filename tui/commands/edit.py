@@ -9,7 +9,7 @@ from tui.commands.support.connect import check_may_change, cluster, read_jobs, w
 from tui.commands.support.job_name import add_job, find_job
 from tui.settings.options import ConsoleOptions
 from tui.terminal.pod_shell import signals_left_to_program
-from tui.verbs.edit_job import edit_argv
+from tui.verbs.changes import edit_argv
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from k8s.gpus.links import LinkMatrix
 from k8s.jobs.clone import Clone, next_name
 from k8s.jobs.create import JobRejected
-from k8s.jobs.owned_objects import OwnedObject, problems_with_files, with_files
+from k8s.jobs.owned_objects import problems_with_files, with_files
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, Manifest
 from k8s.kinds.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec
 from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name
-from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.reasons.predicates import ClusterCapacity
 from k8s.reasons.static_checks import check_statically
@@ -31,13 +30,11 @@ from tui.draft.fields import (
 from tui.draft.job_draft import FormResult, base_name, field_key, parse_values, texts_of
 from tui.draft.job_files import load_job_files, needs_git_credentials
 from tui.draft.job_templates import JobTemplate
-from tui.draft.manifest_yaml import documents_beside, objects_beside
+from tui.draft.manifest_yaml import TRAINER_FILES, documents_beside
 from tui.draft.preflight import preflight
 from tui.draft.volume import VolumeContent
 
 LOCAL_FIELDS = ("sync_source", "config_files")
-# A trainer gets new folders, so command and log_dir differ from those of the cloned job.
-_NOT_COMPARED = ("name", "namespace", "user", "command", "log_dir")
 _KEYS = {field.key for field in JOB_FORM_FIELDS}
 Place = tuple[str, str, str, str]
 """Namespace, claim, mount path, and the folder with MNIST; identifies what is read from a volume."""
@@ -48,8 +45,6 @@ class DerivedJob:
     """A job as it will be created; computed once per change of the form."""
 
     manifest: Manifest
-    objects: tuple[OwnedObject, ...]
-    """Its owned objects; the packaged trainers are left empty, because packing them takes too long."""
     documents: str
     findings: Sequence[Cause]
     file_problems: Mapping[str, str]
@@ -122,7 +117,8 @@ class FormModel:
         if clone is None:
             self._suggest_name()
         self._recompute()
-        self.not_carried_over = self._lost(clone, spec) if clone is not None and spec is not None else ""
+        lost = ", ".join(clone.lost) if clone is not None else ""
+        self.not_carried_over = f"Not carried over: {lost}." if lost else ""
         """A sentence about what the clone lacks of the original; empty if nothing."""
         if snapshot is not None:
             self.suggest(snapshot)
@@ -132,7 +128,9 @@ class FormModel:
         values = self.values
         result = parse_values(values, self.user, stamp=self._stamp, adjust=self._like_the_clone)
         spec, is_read = result.spec, _local_names(result.spec) in ((), self._files.names)
-        files = replace(self._files.contents if is_read else NO_FILES, git_login=self._git_login(spec))
+        contents = self._files.contents if is_read else NO_FILES
+        trainer = TRAINER_FILES if spec.trainer else {}
+        files = replace(contents, git_login=self._git_login(spec), trainer=trainer)
         computed = (result, files, self._files)
         # A snapshot changes the preflight, but seldom the job.
         if computed != self._computed:
@@ -162,7 +160,6 @@ class FormModel:
     def _derive(self, result: FormResult, files: JobFiles, *, is_read: bool) -> DerivedJob:
         kind, spec = result.kind, result.spec
         manifest = kind.manifest(with_files(spec, files))
-        objects = objects_beside(kind, spec, files)
         file_problems: Mapping[str, str] = {}
         unread = "" if is_read else "not read yet"
         if _local_names(spec) and is_read:
@@ -172,21 +169,10 @@ class FormModel:
         findings = [] if result.problems else check_statically(kind, spec, manifest)
         return DerivedJob(
             manifest,
-            objects,
-            documents_beside(objects, spec, files, unread),
+            documents_beside(kind, spec, files, unread),
             # Without a volume, the preflight warns about lost files already.
             [each for each in findings if spec.mounts or each.severity == "error" or each.field != "log_dir"],
             file_problems,
-        )
-
-    @property
-    def created_objects(self) -> tuple[tuple[Resource, Manifest], ...]:
-        """The objects that the user must be allowed to create, in their order, the job among them."""
-        needed = [each for each in self.job.objects if not each.is_optional]
-        return (
-            *((each.resource, each.manifest) for each in needed if each.comes_first),
-            (self.result.kind.resource, self.job.manifest),
-            *((each.resource, each.manifest) for each in needed if not each.comes_first),
         )
 
     async def read_files(self) -> bool:
@@ -221,18 +207,6 @@ class FormModel:
             return ""
         secret = git_secret_name(self.result.spec.name)
         return f"git user {self.git_user} and the password become Secret {secret}"
-
-    def _lost(self, clone: Clone, spec: JobSpec) -> str:
-        parsed = self.result.spec
-        left_out = {*_NOT_COMPARED, *self.result.hidden}
-        names = [field.name for field in fields(spec) if field.name not in left_out]
-        changed = [name for name in names if getattr(spec, name) != getattr(parsed, name)]
-        lost = [*clone.lost, *(name.replace("_", " ") for name in changed if getattr(spec, name))]
-        added = [
-            f"{name.replace('_', ' ')} {getattr(parsed, name)}" for name in changed if not getattr(spec, name)
-        ]
-        parts = (("Not carried over", lost), ("Only the clone has", added))
-        return " ".join(f"{title}: {', '.join(names_of)}." for title, names_of in parts if names_of)
 
     def set_value(self, key: str, value: str) -> None:
         """Set a value that the user typed or chose, and the suggestions that follow from it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -120,6 +120,16 @@ def read_manifest(text: str) -> Manifest:
     if len(found) > 1:
         raise ValueError(f"There are {len(found)} objects; a manifest is one.")
     return _checked(found[0] if found else None)
+
+
+def check_kind(manifest: Manifest, resource: Resource) -> None:
+    """Check that an edited manifest has the kind of its screen; another has another path on the server.
+
+    Raises:
+        ValueError: It has another kind or version.
+    """
+    if (manifest.get("kind"), manifest.get("apiVersion")) != (resource.kind, resource.api_version):
+        raise ValueError(f"kind and apiVersion must stay {resource.kind}, {resource.api_version}.")
 
 
 def read_job(text: str) -> tuple[Manifest, list[str]]:
@@ -278,29 +288,24 @@ def versions_known(resource: Resource) -> list[str]:
 
 
 LONGEST_CONTENT = 2_000
-# Packing the trainers on each key stroke takes too long.
-_STAND_IN: Mapping[str, bytes] = {"trainer": b""}
+TRAINER_FILES: Mapping[str, bytes] = {"trainer": b""}
+"""Stands for the packaged trainers: packing them on each key stroke takes too long."""
 _OF_THIS_MACHINE = ("sync_source", "config_files")
 _WORDS = {"sync_source": "of code", "config_files": "", "trainer": "with the packaged trainers"}
 
 _EMPTIED = re.compile(r'(  "?([^"\s]+)"?:) null')
 
 
-def objects_beside(kind: CreatableKind, spec: JobSpec, files: JobFiles) -> tuple[OwnedObject, ...]:
-    """Return the owned objects of a job; that of the packaged trainers is left empty."""
-    shown = replace(files, trainer=_STAND_IN if spec.trainer else {})
-    return owned_objects_of(kind, with_files(spec, shown), shown)
-
-
-def documents_beside(objects: Iterable[OwnedObject], spec: JobSpec, files: JobFiles, unread: str = "") -> str:
-    """Return owned objects as YAML, each after `---`; empty if there are none.
+def documents_beside(kind: CreatableKind, spec: JobSpec, files: JobFiles, unread: str = "") -> str:
+    """Return the owned objects of a job as YAML, each after `---`; empty if there are none.
 
     Args:
-        objects: From `objects_beside`.
+        kind: The kind of the job.
         spec: The job.
-        files: The local files that were read.
+        files: The local files that were read, and `TRAINER_FILES` for those of a trainer.
         unread: The reason why folder and config files are missing, as a comment; empty if they are not.
     """
+    objects = owned_objects_of(kind, with_files(spec, files), files)
     documents = [_document(each, unread * (each.field in _OF_THIS_MACHINE)) for each in objects]
     if is_uploaded(spec, files) and (mount := upload_mount(spec)) is not None:
         size = memory(len(files.code))

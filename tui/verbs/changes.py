@@ -1,4 +1,4 @@
-"""Delete, suspend and resume jobs, and report the remains of deleted ones.
+"""Delete, suspend, resume and edit jobs, and report the remains of deleted ones.
 
 A delete is only a request: a node that does not respond keeps its pods, and a finalizer keeps its
 object. GPUs that are still held after a delete are easily overlooked.
@@ -6,17 +6,21 @@ object. GPUs that are still held after a delete are easily overlooked.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from k8s.client.auth.cluster_config import IN_CLUSTER, ClusterConfig
 from k8s.client.client import Client
+from k8s.kinds import JobRef, kind_of
 from k8s.models import Pod
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
 from k8s.text.errors import KubeError, NotFound
 from k8s.text.sanitize import sanitize
+from tui.settings.options import ConsoleOptions, cluster_flags
 from tui.text.change_plans import ChangePlan, pods_of
 from tui.text.format import listed, plural
 
@@ -226,3 +230,26 @@ async def _change(
         for words, jobs in reports.items():
             ui.report(jobs, words)
     return replace(plan, jobs=tuple(reports.get(done, ())))
+
+
+def edit_argv(options: ConsoleOptions, config: ClusterConfig, ref: JobRef) -> list[str]:
+    """Return the command line of `kubectl edit` for a job.
+
+    Args:
+        options: Name the kubeconfig, the sandbox's too, and whom to act as.
+        config: The cluster in use; its context may no longer be the kubeconfig's current one.
+        ref: The job.
+
+    Raises:
+        KubeError: kubectl is not installed, or would act as another user.
+    """
+    what = f"Could not edit {ref.kind} {ref.name}."
+    if shutil.which("kubectl") is None:
+        hint = "Install kubectl: https://kubernetes.io/docs/tasks/tools/"
+        raise KubeError(what, "kubectl, which edits it, is not found.", hint)
+    if options.overrides.token:
+        why = "kubectl would act as another user: a token is not passed on, as ps would show it."
+        raise KubeError(what, why, "Put the token into a kubeconfig.")
+    context = "" if config.context == IN_CLUSTER else config.context
+    there = cluster_flags(replace(options, namespace=ref.namespace, context=context))
+    return ["kubectl", *there, "edit", f"{kind_of(ref).resource.full_name}/{ref.name}"]

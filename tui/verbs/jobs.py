@@ -77,7 +77,7 @@ def prompt_for_job(console: BaseConsole, session: Session, like: Clone | None = 
 
 def prompt_for_manifest(console: BaseConsole, session: Session, like: Clone) -> None:
     """Open the YAML of a job from which the form cannot be filled in, to edit and create it."""
-    from tui.screens.documents.manifest import ManifestScreen
+    from tui.screens.documents.submit import ManifestScreen
 
     screen = ManifestScreen(session.client, like, namespace=str(like.manifest["metadata"]["namespace"]))
     screen.data_bind(snapshot=type(console).snapshot)
@@ -110,11 +110,10 @@ def edit(console: BaseConsole, request: ActionRequest) -> None:
 
 async def _edit(console: BaseConsole, session: Session, ref: JobRef) -> None:
     from tui.terminal.pod_shell import exit_text, handed_over, run_program
-    from tui.verbs.edit_job import edit_argv
 
     try:
         options = replace(console.options, kubeconfig=session.options.kubeconfig)
-        argv = edit_argv(options, session.client.config, ref)
+        argv = changes.edit_argv(options, session.client.config, ref)
         status = await run_program(argv, os.environ, lambda: handed_over(console))
     except (KubeError, OSError) as error:
         console.notify(str(error), title=f"Could not edit {ref.kind} {ref.name}.", severity="error")

@@ -7,13 +7,11 @@ them into objects. The modules are imported on first use: reading jobs needs non
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from k8s.kinds.job_spec.names import (
-    LAUNCHER,
-    LOG_DIR_ANNOTATION,
-    SUBMISSION_ANNOTATION,
-    TRAINER_ANNOTATION,
-    USER_ANNOTATION,
-)
+LAUNCHER = "launcher"
+TRAINER_ANNOTATION = "gpuconsole.dev/trainer"
+LOG_DIR_ANNOTATION = "gpuconsole.dev/log-dir"
+USER_ANNOTATION = "gpuconsole.dev/user"
+SUBMISSION_ANNOTATION = "gpuconsole.dev/submission"
 
 if TYPE_CHECKING:
     from k8s.kinds.job_spec.field_types import JobField, Section
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
         Mount,
         NewClaim,
         PodToleration,
+        Role,
     )
-    from k8s.kinds.job_spec.roles import Role
     from k8s.kinds.job_spec.rules import (
         LONGEST_NAME,
         apply_role,
@@ -44,7 +42,7 @@ else:
 
     def __getattr__(name: str) -> Any:
         if name in __all__:
-            for module in ("spec", "rules", "roles", "parts", "field_types"):
+            for module in ("spec", "rules", "parts", "field_types"):
                 found = import_module(f"k8s.kinds.job_spec.{module}")
                 if hasattr(found, name):
                     return getattr(found, name)

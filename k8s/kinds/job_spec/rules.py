@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from k8s.kinds.job_spec.roles import Role
+from k8s.kinds.job_spec.parts import Role
 from k8s.kinds.job_spec.spec import JOB_FIELDS, JobSpec
 
 # A transport such as `ext::` or `fd::` runs programs. Source: gitremote-helpers(7).

@@ -20,8 +20,16 @@ from k8s.kinds.job_spec.field_types import (
     declare,
     fields_of,
 )
-from k8s.kinds.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
-from k8s.kinds.job_spec.roles import ROLE_KEYS, Role
+from k8s.kinds.job_spec.parts import (
+    ROLE_KEYS,
+    ConfigFile,
+    EnvSource,
+    HostMount,
+    Mount,
+    NewClaim,
+    PodToleration,
+    Role,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest
-from k8s.kinds.job_spec.names import LAUNCHER
+from k8s.kinds.job_spec import LAUNCHER
 from k8s.kinds.kubeflow.kubeflow_job import read_kubeflow_job, run_policy_of
 from k8s.kinds.pod_template import (
     PodShape,

@@ -104,11 +104,6 @@ def test_resume_must_in_the_form_is_rejected_with_the_command_that_continues() -
     assert "gpuconsole submit --continue JOB" in parsed(**{"ddp.resume": "must"}).problems["ddp.resume"]
 
 
-def test_the_form_reports_the_folder_of_a_trainer() -> None:
-    lines = [line.text for line in preflight(parsed(), ClusterSnapshot())]
-    assert "writes to /workspace/digits-20261123-000000-000 on volume claim workspace" in lines
-
-
 def test_a_form_clone_of_a_continued_job_starts_from_scratch() -> None:
     result = parsed()
     going_on = replace(result.spec, command=(*result.spec.command, "--resume", "must"))

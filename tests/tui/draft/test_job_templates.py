@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from k8s.kinds import CREATABLE
-from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Mount
+from k8s.kinds.job_spec import Mount
 from trainer.catalogue import TRAINERS
 from tui.draft.fields import default_values
 from tui.draft.form_model import FormModel
@@ -146,9 +146,3 @@ def test_switching_templates_reverts_the_fields_of_the_previous_one() -> None:
     assert (state.values["run"], state.values["workers"], state.values["image"]) == ("ddp", "2", "mine:1")
     assert state.apply_template(None) == ""
     assert state.values == {**before, "image": "mine:1"}
-
-
-def test_packaged_templates_use_only_fields_of_the_job_spec() -> None:
-    for template in PACKAGED.values():
-        assert set(template.fields) <= set(JOB_FIELDS)
-        assert JobSpec(**template.fields)

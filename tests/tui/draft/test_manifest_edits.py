@@ -18,7 +18,7 @@ from k8s.kinds import CREATABLE
 from k8s.kinds.job_spec import ConfigFile, JobFiles, JobSpec, Mount
 from k8s.text.yaml_writer import to_yaml
 from tui.draft.manifest_edits import ManifestEdits
-from tui.draft.manifest_yaml import documents_beside, objects_beside, read_manifest
+from tui.draft.manifest_yaml import documents_beside, read_manifest
 
 MADE: dict[str, Any] = {
     "kind": "Job",
@@ -174,7 +174,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def beside(spec: JobSpec, files: JobFiles, unread: str = "") -> str:
-    return documents_beside(objects_beside(KIND, spec, files), spec, files, unread)
+    return documents_beside(KIND, spec, files, unread)
 
 
 def test_all_objects_created_beside_a_job_are_shown_in_creation_order() -> None:

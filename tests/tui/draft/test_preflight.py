@@ -1,17 +1,21 @@
-"""Advice of the form beside its fields: the size of a job, where it fits, where its files go."""
+"""Advice before a job is created: its size, where it fits, where its files go, its batches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from k8s.gpus.links import MACHINES
+from k8s.kinds.job_spec import JobSpec
 from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot, Holder
 from tests.support.new_job_form import cluster, command, form_values, job, node
+from trainer.catalogue import Launcher, find
 from tui.draft.job_draft import parse_values
-from tui.draft.preflight import line_text, preflight
+from tui.draft.preflight import describe_batch, line_text, preflight
 
 NEEDS = "would never start: master-0 needs"
 MPI, OLD = {"kind": "MPIJob", "run": "mpi"}, {"kind": "MPIJob v1alpha1"}
@@ -280,3 +284,46 @@ def test_a_long_name_does_not_fill_the_summary(key: str) -> None:
     lines = said(form_values(**{key: text}), cluster(node("a", 8), jobs=(job("x" * 300),)))
     assert max(map(len, lines)) <= 150
     assert any("x…" in line or "…x" in line for line in lines) or key == "namespace"
+
+
+def words(
+    arguments: Sequence[str] = (), trainer: str = "ddp", launcher: Launcher = "torchrun", **more: Any
+) -> str:
+    ranks = more.pop("ranks", None)
+    command = find(trainer).command(arguments, launcher=launcher, ranks=ranks)
+    return describe_batch(JobSpec(name="a", image="i", trainer=trainer, command=tuple(command), **more))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [
+        ((), {}),
+        (("--batch-size", "3000"), {"workers": 2, "processes": 2}),
+        (("--dataset", "mnist", "--batch-size=60000"), {}),
+        (("--batch-size", "x"), {"workers": 4000}),
+        (("--batch-size", "1", "--model", "resnet18"), {"workers": 4000, "processes": 8}),
+        (("--batch-size", "1000000"), {"trainer": "mpi", "workers": 8}),
+    ],
+)
+def test_no_batch_warning_if_there_are_enough_images_or_the_count_is_unknown(
+    arguments: Sequence[str], more: dict[str, Any]
+) -> None:
+    assert words(arguments, **more) == ""
+
+
+def test_too_few_images_are_counted_over_all_ranks() -> None:
+    assert words(("--batch-size", "3001"), workers=2, processes=2) == (
+        "would fail: a step takes 3,001 × 4 ranks = 12,004 images, and there are 12,000; "
+        "choose a smaller batch size"
+    )
+    assert "there are 60,000" in words(("--dataset", "mnist", "--batch-size", "60001"))
+    assert "there are 10;" in words(("--train-images=10",))
+
+
+def test_the_batch_check_takes_the_rank_count_from_mpirun() -> None:
+    assert "64 × 500 ranks" in words((), launcher="mpirun", ranks=500)
+    assert words((), launcher="mpirun", ranks=2, workers=4000) == ""
+
+
+def test_the_batch_check_ignores_a_custom_command() -> None:
+    assert describe_batch(JobSpec(name="a", image="i", trainer="ddp", command=("true",), workers=4000)) == ""

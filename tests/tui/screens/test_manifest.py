@@ -20,7 +20,7 @@ from tests.support.objects import pytorch_job, recorded
 from tests.tui.screens.new_job.world import FINE
 from tui.draft.manifest_yaml import read_manifest
 from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.screens.documents.manifest import ManifestScreen
+from tui.screens.documents.submit import ManifestScreen
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import Notice
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -127,18 +127,6 @@ class FormDrafts:
     async def delete(self) -> None:
         """Delete the draft; a job was created from it."""
         await asyncio.to_thread(self._form.delete_draft)
-
-
-async def is_done(step: Callable[[], Awaitable[str]], notice: Notice) -> bool:
-    """Run a step and show its result or its `FileProblem` in the notice; return True if it did anything."""
-    try:
-        message = await step()
-    except FileProblem as error:
-        notice.show(str(error))
-        return False
-    if message:
-        notice.show(message, is_error=False)
-    return bool(message)
 
 
 async def ask_for_manifest(app: App[object], user: str) -> tuple[Clone, str] | None:

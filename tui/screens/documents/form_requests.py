@@ -6,15 +6,16 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
 from k8s.gpus.gpu_links import fetch_known_links
+from k8s.jobs.create import job_objects
 from k8s.jobs.upload import Progress
-from k8s.kinds import CREATABLE, CreatableKind, JobRef, Manifest
+from k8s.kinds import CREATABLE, JobRef
 from k8s.kinds.job_spec import JobSpec
 from k8s.reasons.cause import ERROR, Cause
 from k8s.reasons.cluster_checks import check_against_cluster
@@ -26,6 +27,7 @@ from tui.draft.job_draft import FormResult, field_key
 from tui.draft.job_files import create_with_files
 from tui.draft.job_templates import JobTemplate, every_template
 from tui.draft.manifest_edits import ManifestEdits
+from tui.draft.manifest_yaml import check_kind
 from tui.draft.preflight import NO_CLAIM, info, line_text
 from tui.screens.documents.submit import Submission
 from tui.text.format import plural
@@ -134,20 +136,6 @@ class _Answer(NamedTuple):
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class PassedDryRun:
-    """A dry run that the server accepted."""
-
-    values: Mapping[str, str]
-    at: str
-
-    def line(self, values: Mapping[str, str]) -> Cause:
-        """Return the preflight line about it, given the form's current values."""
-        if self.values == values:
-            return Cause(f"dry run passed at {self.at}", severity="ok")
-        return info("changed since the dry run")
-
-
 class FormChecks:
     """Findings about the job, with those of the cluster; findings about an earlier version are marked."""
 
@@ -160,8 +148,8 @@ class FormChecks:
         self._suggestions = suggestions
         self._times = times
         self._answers: list[_Answer] = []
-        self.passed: PassedDryRun | None = None
-        """The last dry run; None if there was none, or the server refused it."""
+        self.passed: tuple[Mapping[str, str], str] | None = None
+        """Values and time of the last dry run; None if there was none, or the server refused it."""
 
     @property
     def is_old(self) -> bool:
@@ -180,7 +168,9 @@ class FormChecks:
         answer = self._answer_to(result)
         if result.problems or (answer is not None and self._holds(answer)):
             return
-        kind, spec, objects = result.kind, result.spec, self._model.created_objects
+        kind, spec = result.kind, result.spec
+        # The packaged trainers are left empty, which is enough to ask for permissions.
+        objects = job_objects(kind, spec, self._model.files, is_optional_too=False)
         with background_requests():
             found = await check_against_cluster(self._client, kind, spec, objects)
         others = [each for each in self._answers if each is not answer and self._holds(each)]
@@ -209,7 +199,11 @@ class FormChecks:
         if not is_current:
             lines += [info(f"before your last change: {each.text}") for each in self._of_cluster()]
         lines.sort(key=lambda line: line.severity != "error")
-        return [self.passed.line(model.values), *lines] if self.passed is not None else lines
+        if self.passed is None:
+            return lines
+        values, at = self.passed
+        passed = Cause(f"dry run passed at {at}", severity="ok")
+        return [passed if values == model.values else info("changed since the dry run"), *lines]
 
     def at_fields(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the errors and the warnings, by the key of their field."""
@@ -278,7 +272,8 @@ def form_submission(
     """
     kind, spec, login = model.result.kind, model.result.spec, model.files.git_login
     edit = edits.merger()
-    manifest = _checked(kind, edits.manifest)
+    manifest = edits.manifest
+    check_kind(manifest, kind.resource)
     name = str(manifest["metadata"]["name"])
     namespace = str(manifest["metadata"].get("namespace") or spec.namespace)
     details = [line_text(line, is_marked=True) for line in lines]
@@ -309,12 +304,3 @@ def _edited_text(edits: ManifestEdits) -> str:
         return "from the YAML as edited"
     verb = "differs" if marked == 1 else "differ"
     return f"from the YAML as edited; {plural(marked, 'line')} {verb} from the form"
-
-
-def _checked(kind: CreatableKind, manifest: Manifest) -> Manifest:
-    # Another kind has another path on the server.
-    resource = kind.resource
-    if (manifest.get("kind"), manifest.get("apiVersion")) != (resource.kind, resource.api_version):
-        expected = f"{resource.kind}, {resource.api_version}; choose another in the form."
-        raise ValueError(f"kind and apiVersion must stay {expected}")
-    return manifest

@@ -28,9 +28,9 @@ from tui.draft.fields import EDITED_YAML
 from tui.draft.form_model import LOCAL_FIELDS, FormModel, Place
 from tui.draft.volume import inspect_volume
 from tui.screens.documents.form_files import (
+    FileProblem,
     FormDrafts,
     ask_for_manifest,
-    is_done,
     prompt_git_credentials,
 )
 from tui.screens.documents.form_requests import (
@@ -38,11 +38,9 @@ from tui.screens.documents.form_requests import (
     CheckTimes,
     FormChecks,
     FormSuggestions,
-    PassedDryRun,
     form_submission,
 )
-from tui.screens.documents.manifest import ManifestScreen
-from tui.screens.documents.submit import Submission, SubmitScreen
+from tui.screens.documents.submit import ManifestScreen, Submission, SubmitScreen
 from tui.settings.keys import NEW_JOB, Key
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field, field_around
@@ -273,7 +271,14 @@ class NewJobScreen(SubmitScreen):
     @work(exclusive=True, group="files")
     async def action_git_credentials(self) -> None:
         """Ask for user and password of the repository."""
-        if await is_done(lambda: prompt_git_credentials(self.app, self.model), self.query_one(Notice)):
+        notice = self.query_one(Notice)
+        try:
+            message = await prompt_git_credentials(self.app, self.model)
+        except FileProblem as error:
+            notice.show(str(error))
+            return
+        if message:
+            notice.show(message, is_error=False)
             self._show_model()
 
     @work(exclusive=True, group="claims")
@@ -369,7 +374,7 @@ class NewJobScreen(SubmitScreen):
 
         async def accepted(is_dry_run: bool) -> None:
             if is_dry_run:
-                self._checks.passed = PassedDryRun(values, time.strftime("%H:%M:%S"))
+                self._checks.passed = values, time.strftime("%H:%M:%S")
             else:
                 await self._drafts.save_last_image(values["image"].strip())
 

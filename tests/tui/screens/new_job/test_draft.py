@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.tui.screens.new_job.world import ECHO, form
-from tui.draft.draft import FILE, OpenForm, read_draft, recover_draft, save_last_image
+from tui.draft.draft import FILE, read_draft, recover_draft, save_last_image
 
 
 @pytest.mark.slow
@@ -81,59 +77,3 @@ async def test_a_state_folder_that_cannot_be_written_is_reported(tmp_path: Path)
         await it.write("image", "mine:3")
         await it.press("ctrl+s")
         assert "Could not save the draft" in it.notice
-
-
-def test_the_values_of_a_killed_console_are_the_next_draft(tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from tui.draft.draft import OpenForm\n"
-        "OpenForm(Path(sys.argv[1])).keep({'name': 'lost'}); os.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
-    assert done.returncode == -9
-    recover_draft(tmp_path)
-    draft = read_draft(tmp_path)
-    assert draft is not None and draft.values == {"name": "lost"}
-    assert [each.name for each in tmp_path.iterdir()] == [FILE]
-    recover_draft(tmp_path)
-
-
-def test_the_values_of_an_earlier_version_are_the_next_draft(tmp_path: Path) -> None:
-    before = OpenForm(tmp_path)
-    before.keep({"name": "lost"})
-    (values,) = tmp_path.glob("*.json")
-    values.rename(tmp_path / "new-job-unsaved-another_login_node-1.json")
-    recover_draft(tmp_path)
-    draft = read_draft(tmp_path)
-    assert draft is not None and draft.values == {"name": "lost"}
-    before.close()
-
-
-@pytest.mark.parametrize("is_saved", [False, True])
-def test_a_form_open_in_another_console_is_not_offered_and_keeps_its_draft(
-    tmp_path: Path, *, is_saved: bool
-) -> None:
-    other, own = OpenForm(tmp_path), OpenForm(tmp_path)
-    (other.save if is_saved else other.keep)({"name": "other"})
-    for path in tmp_path.glob("*.json"):
-        os.utime(path, (0, 0))  # nothing was typed there for long
-    recover_draft(tmp_path)
-    assert read_draft(tmp_path) is None
-    own.save({"name": "own"})
-    own.close()
-    draft = read_draft(tmp_path)
-    assert draft is not None and draft.values == {"name": "own"}
-    other.save({"name": "other"})
-    other.close()
-    drafts = [json.loads(path.read_text())["texts"]["name"] for path in tmp_path.iterdir()]
-    assert sorted(drafts) == ["other", "own"]
-
-
-def test_a_password_among_variables_or_in_a_url_is_in_no_draft(tmp_path: Path) -> None:
-    own = OpenForm(tmp_path)
-    env = "A=1\nGIT_SYNC_PASSWORD=hunter2\nB=2"
-    for save in (own.save, own.keep):
-        save({"sync_source": "https://li:hunter2@host.example/x.git", "env": env})
-    saved = [path.read_text() for path in tmp_path.glob("*.json")]
-    assert len(saved) == 2
-    assert all("hunter2" not in text and "A=1\\nB=2" in text for text in saved)
-    own.close()

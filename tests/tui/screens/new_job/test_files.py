@@ -1,21 +1,25 @@
-"""The new-job screen: templates, and import of a file."""
+"""The new-job screen: filled in from templates, jobs and files; its YAML edited, sent and stored."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.widgets import Input
 
+from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE
-from k8s.kinds.job_spec import JobSpec
+from k8s.kinds.carried_spec import with_spec
+from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.text.yaml_writer import to_yaml
-from tests.tui.screens.new_job.world import ECHO, NEVER_S, Form, form
+from tests.tui.screens.new_job.world import ECHO, JOBS, NEVER_S, Form, form, sandbox
 from tui.screens.dialogs.confirm import TextPromptScreen
 from tui.screens.documents.form_requests import CheckTimes
-from tui.screens.documents.manifest import ManifestScreen
+from tui.screens.documents.submit import ManifestScreen
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.job_fields import Notice
+from tui.widgets.form.manifest_pane import ManifestPane
 
 
 async def answer(it: Form, key: str, text: str) -> None:
@@ -107,3 +111,93 @@ async def test_the_job_of_a_file_is_edited_as_yaml_and_created(tmp_path: Path) -
         assert [ref.name for ref in it.app.results if ref is not None] == ["bert-4"]
         assert it.master["image"] == "i:2"
         assert not it.posted[0]["metadata"].get("labels", {}).get("gpuconsole.dev/job")
+
+
+@pytest.mark.slow
+async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
+    like = JobSpec(
+        name="bert-4",
+        namespace="vision",
+        image="mine:9",
+        workers=3,
+        command=("python", "x.py"),
+        env={"A": "1"},
+        mounts=(Mount("data", "/data"), Mount("scratch", "/scratch")),
+        labels={"team": "x"},
+        cpu="lots",
+    )
+    obj = with_spec(CREATABLE[0].manifest(like), like)
+    obj["metadata"]["annotations"]["note"] = "x"
+    async with form(tmp_path, ECHO, clone=clone(obj)) as it:
+        assert it.field("name").value == "bert-5"
+        assert it.notice == "Not carried over: annotation note."
+        assert it.field("env").value == "A=1"
+        await it.press("ctrl+o")
+        assert it.focused_key == "cpu", "a wrong field that is folded away is unfolded"
+        assert "lots" in it.field("cpu").error
+        await it.write("cpu", "")
+        await it.set_snapshot(sandbox(0))
+        assert it.field("workers").value == "3", "a clone keeps its number, also in the sandbox"
+        await it.create()
+        made = it.posted[0]
+        assert made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
+        assert it.master["command"] == ["python", "x.py"]
+        assert "workingDir" not in it.master, "where its claim is mounted says nothing of where it ran"
+        assert [each["mountPath"] for each in it.master["volumeMounts"]][:2] == ["/data", "/scratch"]
+        labels = made["metadata"]["labels"]
+        assert (labels["team"], labels["release"]) == ("x", "bert-5")
+        assert clone(made).spec == replace(like, name="bert-6", cpu=""), "it carries its spec too"
+
+
+@pytest.mark.slow
+async def test_the_yaml_is_edited_and_sent_as_edited_once_it_is_valid(tmp_path: Path) -> None:
+    async with form(tmp_path, ECHO, size=(120, 40)) as it:
+        await it.write("workers", "3")
+        area = await it.edit_yaml()
+        right, wrong = area.text, area.text.replace("  name:", "  name: [")
+        area.load_text(wrong)
+        await it.pilot.press("ctrl+y")
+        await it.write("env", "A=1")
+        await it.pilot.press("ctrl+o")
+        await it.pilot.pause()
+        assert it.notice.startswith("✕ The YAML cannot be submitted. Line ")
+        assert it.posted == []
+        await it.write("env", "")
+        area = await it.edit_yaml()
+        assert area.text == wrong, "it is not lost"
+        area.load_text(right)
+        area.load_text(area.text.replace("replicas: 2", "replicas: 5"))
+        await it.pilot.pause()
+        assert it.screen.query_one(ManifestPane).border_title == "YAML, edited"
+        await it.pilot.press("ctrl+y")
+        await it.write("workers", "4")
+        assert "replicas: 5  # the form says 3\n" in it.screen.query_one(ManifestPane).edits.text
+        title = it.screen.query_one(ManifestPane).border_title
+        assert title == "YAML, edited, 1 line marked: the form differs"
+        await it.write("image", "mine:7")
+        await it.pilot.press("ctrl+o")
+        await it.until(lambda: it.is_confirming)
+        assert "! from the YAML as edited; 1 line differs from the form" in it.dialog_text()
+        await it.pilot.press("enter")
+        await it.settled()
+        asked = it.cluster.asked(JOBS, method="POST")
+        assert [each.query.get("dryRun", "") for each in asked] == ["All", ""]
+        assert it.posted[1]["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 5
+        assert it.master["image"] == "mine:7"
+
+
+@pytest.mark.slow
+async def test_yaml_edits_are_saved_in_the_draft_and_restored(tmp_path: Path) -> None:
+    async with form(tmp_path, size=(120, 40)) as it:
+        area = await it.edit_yaml()
+        area.load_text(area.text + "extra: 1\n")
+        await it.pilot.press("ctrl+y", "ctrl+s")
+        await it.until(lambda: not it.screen.model.is_dirty)
+    async with form(tmp_path, ECHO, size=(120, 40)) as it:
+        await it.until(lambda: it.is_confirming)
+        await it.pilot.press("enter")
+        await it.until(lambda: it.app.screen is it.screen)
+        await it.settled()
+        assert it.screen.query_one(ManifestPane).edits.is_edited
+        await it.create()
+        assert it.posted[1]["extra"] == 1

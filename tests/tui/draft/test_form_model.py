@@ -57,12 +57,12 @@ def test_one_edit_parses_once_and_writes_the_objects_once(monkeypatch: pytest.Mo
         monkeypatch.setattr(form_model, name, counted)
 
     model = FormModel("vision", snapshot=sandbox(0))
-    for name in ("parse_values", "objects_beside", "documents_beside", "preflight"):
+    for name in ("parse_values", "documents_beside", "preflight"):
         count(name)
     for key, value in (("gpus", "2"), ("ddp.dataset", "imagenet"), ("name", "mine"), ("claim", "data")):
         calls.clear()
         model.set_value(key, value)
-        assert calls == ["parse_values", "objects_beside", "documents_beside", "preflight"], key
+        assert calls == ["parse_values", "documents_beside", "preflight"], key
     calls.clear()
     model.suggest(sandbox(1))
     assert calls == ["parse_values", "preflight"]  # another snapshot, the same job
@@ -79,16 +79,6 @@ def test_the_preflight_follows_the_cluster() -> None:
     assert says("would wait for GPUs: master-0 needs 7 nvidia.com/gpu")
     model.suggest(ClusterSnapshot(nodes=(node("a100-1", 8),), is_synced=True))
     assert says("fits now on a100-1; 8 of 8 GPUs free")
-
-
-def test_arguments_of_another_data_set_are_hidden() -> None:
-    values = FormModel("vision").values
-    for dataset, hidden, shown in (
-        ("digits", {"ddp.data", "ddp.download"}, {"ddp.train-images"}),
-        ("mnist", {"ddp.train-images"}, {"ddp.data", "ddp.download"}),
-    ):
-        found = hidden_fields({**values, "ddp.dataset": dataset})
-        assert hidden <= found and not shown & found, dataset
 
 
 OPEN = {"run": COMMAND, COMMAND: "train.py", "torchrun": "true", "sync_mode": "git"}
