@@ -17,10 +17,11 @@ from datetime import datetime
 from itertools import count
 from typing import NamedTuple
 
-from k8s.client.client import Client
+from k8s.client.client import REQUEST_S, Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.logs.follow import Follower, LogRequest
-from k8s.logs.lines import Item, LogLine, Mark, Marker, Target
+from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, rfc3339
+from k8s.logs.tail import read_tail
 from k8s.text.errors import KubeError, without_frames
 
 # A stream without subscriptions stays open for so long, so that the next view continues with it.
@@ -96,6 +97,37 @@ class LogHub:
         """
         source = self._sources.get(_key(target, LogRequest(tail=lines)))
         return source.last_lines(lines, newer_than_ns) if source is not None else None
+
+    async def read_tail(
+        self,
+        target: Target,
+        lines: int,
+        *,
+        newer_than_ns: int | None = None,
+        previous: bool = False,
+        idle_s: float = REQUEST_S,
+        is_urgent: bool = True,
+    ) -> tuple[LogLine, ...]:
+        """Return the last lines of a log: those of `held_lines`, else what the server answers.
+
+        The server is asked for lines from the second of `newer_than_ns` on, so that a gap shows.
+
+        Raises:
+            KubeError: There is no such log, or it could not be read.
+        """
+        held = None if previous else self.held_lines(target, lines, newer_than_ns=newer_than_ns)
+        if held is not None:
+            return held
+        since_time = rfc3339(newer_than_ns // 10**9) if newer_than_ns and newer_than_ns > 10**9 else ""
+        return await read_tail(
+            self.client,
+            target,
+            lines,
+            previous=previous,
+            since_time=since_time,
+            idle_s=idle_s,
+            is_urgent=is_urgent,
+        )
 
     def drop_excess(self) -> None:
         """Close the idle streams, and drop the idle sources, that exceed the limits."""

@@ -24,6 +24,7 @@ from k8s.status.job import HALF_ALLOCATED
 from k8s.text.errors import KubeError
 
 if TYPE_CHECKING:
+    from k8s.logs import LogHub
     from k8s.reasons.failures import FailureCause, Triage
     from k8s.reasons.failures.log_tails import LogTails
     from k8s.reasons.pending import PendingReasons
@@ -64,6 +65,8 @@ class JobReasons:
         self.causes = causes
         self.visible_jobs: Callable[[], Iterable[Job]] = tuple
         """Set by the view that shows jobs; their reasons are fetched."""
+        self.hub: LogHub | None = None
+        """Followed logs, whose held lines are not read again; None if none is followed."""
         self.max_hidden = MAX_HIDDEN
         self.own_names = own_names
         self._reasons: PendingReasons | None = None
@@ -176,7 +179,7 @@ class JobReasons:
         from k8s.reasons.rules import brief_reason
 
         self._failures_read[job.uid] = _attempt(job)
-        tails = self._tails = self._tails or LogTails(self.mirror.client)
+        tails = self._tails = self._tails or LogTails(self.mirror.client, self.hub)
         pods = self.mirror.pods
         found = [pods[each.pod_uid] for each in job.instances if each.pod_uid in pods]
         statuses = {pod.metadata.name: pod.status for pod in found}

@@ -19,8 +19,7 @@ from k8s.gpus.gpu_links import fetch_known_links
 from k8s.gpus.gpu_set import measure
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef, kind_of
-from k8s.logs import LogLine, find_ranks, targets_of
-from k8s.logs.tail import read_tail
+from k8s.logs import LogHub, LogLine, find_ranks, targets_of
 from k8s.models import Pod
 from k8s.snapshot import CurveAlert, Job, NodeRow
 from k8s.text.errors import KubeError, NotFound
@@ -168,8 +167,14 @@ def _last_texts(lines: Sequence[LogLine]) -> list[str]:
     return [line.text.decode("utf-8", "replace") for line in lines[-LAST_LINES:]]
 
 
-async def read_run(client: Client, job: Job, place: NodesAndPods = NOTHING_KNOWN) -> RunRecord:
-    """Return everything known about a job's run; `problem` says why it has no values."""
+async def read_run(
+    client: Client, job: Job, place: NodesAndPods = NOTHING_KNOWN, hub: LogHub | None = None
+) -> RunRecord:
+    """Return everything known about a job's run; `problem` says why it has no values.
+
+    Lines that `hub` holds are not read again.
+    """
+    hub = hub or LogHub(client)
     record = await describe_run(client, job, place)
     feed = CurveFeed(client, job.ref, lambda: job)
     problem = ""
@@ -184,7 +189,7 @@ async def read_run(client: Client, job: Job, place: NodesAndPods = NOTHING_KNOWN
         return msgspec.structs.replace(record, problem="" if record.tags else problem)
     try:
         # The log may tell the rate where event files tell the loss.
-        tail = await read_tail(client, target, LAST_LINES if record.tags else LOG_LINES, is_urgent=False)
+        tail = await hub.read_tail(target, LAST_LINES if record.tags else LOG_LINES, is_urgent=False)
     except KubeError as error:
         return msgspec.structs.replace(record, problem="" if record.tags else error.details or error.what)
     if record.tags:
@@ -203,14 +208,18 @@ def as_deleted(record: RunRecord) -> RunRecord:
 
 
 async def record_runs(
-    client: Client, jobs: Iterable[Job], store: RunStore, place: NodesAndPods = NOTHING_KNOWN
+    client: Client,
+    jobs: Iterable[Job],
+    store: RunStore,
+    place: NodesAndPods = NOTHING_KNOWN,
+    hub: LogHub | None = None,
 ) -> None:
     """Record jobs that are about to be deleted, as far as they can be read in `BEFORE_DELETE_S` seconds."""
 
     async def read(job: Job) -> None:
         if job.uid not in store:
             store.add(as_deleted(job_record(job, client.config.context)))
-            store.add(as_deleted(await read_run(client, job, place)))
+            store.add(as_deleted(await read_run(client, job, place, hub)))
 
     with suppress(TimeoutError):
         async with asyncio.timeout(BEFORE_DELETE_S):

@@ -20,8 +20,7 @@ from msgspec.structs import replace as replace_record
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter, background_requests
 from k8s.jobs.permissions import Permissions
-from k8s.logs import JobRanks, LogLine, Target, find_ranks, targets_of
-from k8s.logs.lines import rfc3339
+from k8s.logs import JobRanks, LogHub, LogLine, Target, find_ranks, targets_of
 from k8s.logs.liveness import LEAST_S, JobLiveness
 from k8s.logs.tail import has_assumed_ranks, read_tail
 from k8s.snapshot import CurveAlert, Job, Silence, Straggler
@@ -114,6 +113,7 @@ class LifeFeed:
         jobs: Callable[[], Sequence[Job]],
         *,
         life: Life | None = None,
+        hub: LogHub | None = None,
         runs: RunStore | None = None,
         place: Callable[[], NodesAndPods] = NodesAndPods,
         on_marks: Callable[[], None] = lambda: None,
@@ -124,13 +124,14 @@ class LifeFeed:
         """Prepare; no request is sent before `run`.
 
         `jobs` returns all jobs, of which the user's own running ones are read, besides the visible jobs of
-        `life`. Without `permissions`, the permission to read logs is not checked. Runs that end are recorded
-        in `runs`; `place` returns the nodes and pods of the cluster. `on_marks` is called when `overlay`
-        returns something new.
+        `life`. Lines that `hub` holds are not read again. Without `permissions`, the permission to read logs
+        is not checked. Runs that end are recorded in `runs`; `place` returns the nodes and pods of the
+        cluster. `on_marks` is called when `overlay` returns something new.
         """
         self.life = life or Life()
         self.life.is_idle = self._is_idle
         self.client = client
+        self._hub = hub or LogHub(client)
         self.runs = runs or RunStore()
         self._place = place
         self._permissions = permissions
@@ -357,9 +358,9 @@ class LifeFeed:
     ) -> tuple[Sequence[LogLine], Sequence[LogLine]]:
         # Time of the request: the machine may sleep before the response arrives.
         sent_s, now_s = time.time(), asyncio.get_running_loop().time()
-        newest_s = reads.liveness.newest_of(target)
-        since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, to detect gaps
-        found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S)
+        # A microsecond later, as seconds are not exact. Without news the server is asked: a stream may hang.
+        newest_ns = int((reads.liveness.newest_of(target) or 0.0) * 1e9) + 1_000
+        found = await self._hub.read_tail(target, lines, newer_than_ns=newest_ns, idle_s=IDLE_S)
         sent_s += self.client.server_clock_offset_s
         reads.ranks.add(target, found)
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
@@ -394,7 +395,7 @@ class LifeFeed:
         await self._describe(reads)
         job = await find_ranks(self.client, reads.job, ranks=reads.ranks, is_urgent=False)
         if (target := next(iter(targets_of(job)), None)) is not None:
-            tail = await read_tail(self.client, target, FIRST_LINES)
+            tail = await self._hub.read_tail(target, FIRST_LINES)
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
                 new = [line for line in tail if line.stamp_ns > newest_s * 1e9]

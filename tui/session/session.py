@@ -71,7 +71,8 @@ class Session:
         """Followed logs, shared by all views; slow to import, so it is made on first use."""
         from k8s.logs import LogHub
 
-        return LogHub(self.client)
+        self.reasons.hub = hub = LogHub(self.client)
+        return hub
 
     async def close(self) -> None:
         """End what reads in the background, before the client is closed."""
@@ -97,6 +98,7 @@ class Session:
             self.permissions,
             lambda: self.mirror.all_jobs,
             life=self.life,
+            hub=self.logs,
             runs=self.runs,
             place=lambda: self.place,
             on_marks=self.mirror.publish_soon,

@@ -134,7 +134,7 @@ async def _delete(console: BaseConsole, session: Session, plan: ChangePlan) -> N
     from tui.runs.run_records import record_runs
 
     async def record(jobs: Sequence[Job]) -> None:
-        await record_runs(session.client, jobs, session.runs, session.place)
+        await record_runs(session.client, jobs, session.runs, session.place, session.logs)
 
     deleted = await changes.delete(session.client, plan, DialogUi(console), record)
     if deleted is not None and deleted.jobs:

@@ -77,7 +77,9 @@ async def _read(console: BaseConsole, chosen: Sequence[Job | RunRecord]) -> list
         if session is None:
             return store.get(each.uid) or RunRecord(each.uid, each.ref.name)
         async with slots:
-            return with_past(await read_run(session.client, each, session.place), store.get(each.uid))
+            return with_past(
+                await read_run(session.client, each, session.place, session.logs), store.get(each.uid)
+            )
 
     return list(await asyncio.gather(*map(read, chosen)))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from k8s.client.client import Client
+from k8s.logs.hub import LogHub
 from k8s.logs.lines import LogLine, Target, targets_of
-from k8s.logs.tail import read_tail
 from k8s.models import ContainerStatus, PodStatus, Terminated
 from k8s.reasons.failures import ContainerLog, FailureCause, Triage, triage
 from k8s.reasons.phrases import cut, names, order
@@ -123,8 +123,8 @@ def _container_log(run: LastRun, pods: Mapping[str, PodStatus], lines: tuple[Log
 class LogTails:
     """Reads the logs of failed jobs, six at once; asks no more where logs may not be read."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, hub: LogHub | None = None) -> None:
+        self._hub = hub or LogHub(client)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._refusals: dict[str, str] = {}
 
@@ -162,7 +162,7 @@ class LogTails:
             if refusal := self._refusals.get(target.namespace):
                 return (), refusal
             try:
-                lines = await read_tail(self._client, target, LINES, previous=run.is_previous)
+                lines = await self._hub.read_tail(target, LINES, previous=run.is_previous)
             except Forbidden as error:
                 refusal = self._refusals[target.namespace] = f"logs: {cut(error.why or error.what)}"
                 return (), refusal

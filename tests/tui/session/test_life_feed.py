@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -16,9 +16,10 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.jobs.permissions import Permissions
+from k8s.logs import Item, LogHub, LogRequest, targets_of
 from k8s.snapshot import CurveAlert, Job
 from k8s.status import Status
-from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, refusal, until
+from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, Stream, refusal, until
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
 from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
@@ -31,6 +32,7 @@ from tui.text.format import Clock, trouble_text
 from tui.text.instances import format_ranks
 
 LOG = f"{PODS}/bert-master-0/log"
+RUNS = {"name": "pytorch", "state": {"running": {}}, "restartCount": 0}
 
 
 def running(name: str, **meta: Any) -> Job:
@@ -77,6 +79,25 @@ async def test_the_loss_of_running_jobs_is_read_from_the_last_1000_log_lines() -
         assert feed.life.losses == {job.uid: (3.5, 2.5)}
         (asked,) = cluster.asked(LOG)
         assert asked.query["tailLines"] == "1000" and asked.query.get("follow") != "true"
+
+
+async def test_the_lines_of_a_followed_log_are_not_read_again() -> None:
+    stream = Stream(said("step 1 loss 3.5").body, said("step 2 loss 2.5").body)
+    made = pytorch_job("bert", gpus=4)
+    pod = pod_of(made, "master-0", on="a", gpus=4, containerStatuses=[RUNS])
+    job = replace(joined([], [pod], [made])[1]["bert"], status=Status.RUNNING)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{PODS}/bert-master-0", Answer(pod))
+        cluster.say(LOG, stream)
+        hub, changed, seen = LogHub(client), asyncio.Event(), list[Item]()
+        async with aclosing(hub.open(targets_of(job)[0], LogRequest(tail=1_000)).batches()) as batches:
+            while len(seen) < 2:
+                seen += await anext(batches)
+            feed = feed_of(client, [job], changed, hub=hub)
+            await read(feed, changed)
+            assert feed.life.losses == {job.uid: (3.5, 2.5)}
+            assert len(cluster.asked(LOG)) == 1
+        await hub.close()
 
 
 async def test_a_jobs_loss_is_polled_at_intervals_and_only_while_visible() -> None:
