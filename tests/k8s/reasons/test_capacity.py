@@ -110,15 +110,6 @@ def test_a_busy_cluster_reports_gpus_in_use_and_the_job_to_wait_for() -> None:
     assert not any("a pod:" in line for line in answer.help)
 
 
-def test_a_job_is_never_advised_to_wait_for_itself() -> None:
-    own = instance("master-0", Status.RUNNING, node="a")
-    rows = [held("a", 8, bert=8), held("b", 8, gpt=8)]
-    evidence = evidence_of(
-        own, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a"), node("b")], rows=rows
-    )
-    assert explain(evidence).help == ("Wait for gpt on b (8 GPUs).",)
-
-
 def test_a_job_that_hangs_is_not_waited_for() -> None:
     nodes = [node("a"), node("b")]
     silent = {"bloom": 1800.0}

@@ -61,12 +61,6 @@ def labelled(name: str, gpus: int = 8, **labels: str) -> Object:
     return found
 
 
-def test_a_request_larger_than_any_node_gets_a_short_reason() -> None:
-    cluster = Cluster(node("a", 8), node("b", 4))
-    cluster.add("bert", gpus=16)
-    assert cluster.reason("bert") == "Too big: master-0 needs 16; the largest node has 8"
-
-
 def test_gpus_held_by_other_jobs_are_subtracted() -> None:
     cluster = Cluster(node("a", 8), node("b", 8))
     cluster.add("gpt", gpus=8, on="a")
@@ -82,17 +76,6 @@ def test_gpus_held_by_other_jobs_are_subtracted() -> None:
     assert cluster.reason("bert") == "Never fits: 2 pods need 8 each; the empty cluster has room for 1"
     cluster.nodes += [models.convert(node("c", 8, unschedulable=True), Node)]
     assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 2 pods, each needs 8"
-
-
-def test_fully_used_and_cordoned_nodes_give_different_reasons() -> None:
-    cluster = Cluster(node("a", 8), node("b", 8, unschedulable=True))
-    cluster.add("gpt", on="a")
-    cluster.add("bert")
-    assert cluster.reason("bert") == "Waits for GPUs: master-0 needs 8; none is free"
-    cluster.nodes = cluster.nodes[1:]
-    assert cluster.reason("bert") == (
-        "Waits for a node: master-0 needs 8; no node that is large enough accepts it (1 node cordoned)"
-    )
 
 
 def test_node_selectors_and_tolerations_of_the_pod_template_are_respected() -> None:
@@ -121,17 +104,6 @@ def test_only_taints_that_the_scheduler_names_keep_a_job_away_as_clusters_add_to
     assert cluster.reason("vit") == (
         "Never starts: master-0 needs 8; no node that is large enough accepts it (1 node tainted)"
     )
-
-
-def test_other_resources_keep_their_names() -> None:
-    cluster = Cluster(node("a", 8))
-    cluster.add("bert", gpus=1)
-    cluster.declared = []
-    job = pytorch_job("bert", workers=1, gpus=1)
-    for role in job["spec"]["pytorchReplicaSpecs"].values():
-        role["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "128"}
-    cluster.declared = read_jobs(job)
-    assert cluster.reason("bert") == "Too big: master-0 needs 128 cpu; the largest node has 64"
 
 
 def test_the_scheduler_message_is_shown_when_capacity_does_not_explain_the_wait() -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
-from k8s.reasons.gather import answer_why
 from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot, Job
 from tests.scripted.feed import running, serve_lists
@@ -21,7 +19,6 @@ from tui.tables.filters import own_names
 CORE = "/api/v1/namespaces/default"
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 CREATED = "2026-11-01T00:00:00Z"
-CLAIM = {"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}
 
 
 def unscheduled(message: str) -> list[Object]:
@@ -52,11 +49,6 @@ def over_quota(job: Object) -> tuple[list[Object], list[Object]]:
     return [], [event("bert", "FailedCreate", refused, "PyTorchJob")]
 
 
-def without_claim(job: Object) -> tuple[list[Object], list[Object]]:
-    said = unscheduled('0/1 nodes are available: persistentvolumeclaim "corpus" not found.')
-    return [waiting(job, {"volumes": [CLAIM]}, conditions=said)], []
-
-
 def large_init_container(job: Object) -> tuple[list[Object], list[Object]]:
     init = {"name": "warm-up", "resources": {"limits": {GPU: "16"}}}
     said = unscheduled(f"0/1 nodes are available: 1 Insufficient {GPU}.")
@@ -71,17 +63,11 @@ def without_mount(job: Object) -> tuple[list[Object], list[Object]]:
     ]
 
 
-def without_scheduler(job: Object) -> tuple[list[Object], list[Object]]:
-    return [waiting(job, {"schedulerName": "nobody"}, conditions=[])], []
-
-
 Situation = Callable[[Object], tuple[list[Object], list[Object]]]
 SITUATIONS: dict[Situation, str] = {
     over_quota: ("Never starts: master-0 needs 8 nvidia.com/gpu; quota gpus allows 4"),
-    without_claim: "Waits for volume claim corpus, which does not exist in default",
     large_init_container: "Too big: master-0 needs 16; the largest node has 8",
     without_mount: "Waits for ConfigMap settings, which does not exist in default",
-    without_scheduler: "No scheduler acts on it: nobody has not looked at master-0 for",
 }
 
 
@@ -104,33 +90,6 @@ def serve(cluster: ScriptedCluster, situation: Situation) -> None:
 
 def bert(snapshot: ClusterSnapshot) -> Job:
     return next(job for job in snapshot.jobs if job.ref.name == "bert")
-
-
-def agrees(reason: str, sentence: str, expected: str) -> None:
-    """Check that a row's reason is as expected, and the sentence of `why` but for its figures."""
-    assert reason.startswith(expected)
-    in_brief = sentence.replace(f" {GPU}", "")
-    assert sentence.startswith(reason) or in_brief.startswith(reason.replace(f" {GPU}", ""))
-
-
-@pytest.mark.parametrize(
-    ("situation", "expected"), SITUATIONS.items(), ids=lambda each: getattr(each, "__name__", "")
-)
-async def test_the_listed_reason_of_a_waiting_job_matches_the_sentence_of_why(
-    situation: Situation, expected: str
-) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        serve(cluster, situation)
-        mirror = ClusterMirror(client)
-        reasons = JobReasons(mirror, own_names)
-        read = await mirror.read_once()
-        found = bert(await reasons.explain_once(read.jobs))
-        assert found.status is bert(read).status
-        agrees(found.reason, (await ask(client, read)).sentence, expected)
-
-
-async def ask(client: Client, snapshot: ClusterSnapshot) -> Any:
-    return await answer_why(client, bert(snapshot), snapshot)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Jobs whose pods have nodes: pods that do not start, failures, and jobs without a problem."""
+"""Jobs that failed or restart, and jobs without a problem."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from k8s.kinds import JobRef
 from k8s.reasons.cause import Cause
 from k8s.reasons.causes.ended import _triage_facts
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.failures.causes import Triage
-from k8s.reasons.requests import ObjectVolumeSource, Volume
 from k8s.reasons.rules import explain
 from k8s.snapshot import CurveAlert, Silence, Straggler
 from k8s.status import Status
@@ -29,7 +29,6 @@ from tests.support.evidence import (
     job_of,
     on_node,
     pod,
-    silent,
     spec_of,
     starting,
     texts,
@@ -64,174 +63,6 @@ def test_a_cause_is_given_by_its_sentence_and_a_message_once() -> None:
     answer = explain(replace(shown, logs=(log,)))
     assert texts(answer, "cause") == ["The image has no program trian in its PATH."]
     assert answer.as_text().count(message) == 1
-
-
-def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
-    lost = explained(on_node(), on_node("worker-1"), nodes=[silent("a")])
-    assert lost.sentence == (
-        "Waits for node a, which has not answered for 10 min: worker-0 and worker-1 are bound to it."
-    )
-    gone = explained(on_node(), nodes=[node("b")])
-    assert gone.sentence == "Waits for node a, which is no longer there: worker-0 is bound to it."
-    ill = node("a")
-    ill["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": "disk is full"}]
-    assert explained(on_node(), nodes=[ill]).sentence == (
-        "Waits for node a, which is not ready: worker-0 is bound to it."
-    )
-
-
-def test_an_image_pull_error_is_explained() -> None:
-    cases: list[tuple[str, str, str]] = [
-        ("ErrImageNeverPull", "is not present with pull policy of Never", "is not on the node, and"),
-        ("ErrImagePull", 'failed to resolve reference "lab/train:1": not found', "does not exist"),
-        ("ErrImagePull", "manifest unknown", "does not exist"),
-        ("ErrImagePull", "pull access denied, may require authorization", "does not exist, or needs a login"),
-        ("ErrImagePull", "unexpected status: 401 Unauthorized", "needs a login"),
-        ("ErrImagePull", "dial tcp: lookup registry.lab: no such host", "cannot be pulled: its registry"),
-        ("ErrImagePull", "toomanyrequests: You have reached your pull rate limit", "was pulled too often"),
-        ("InvalidImageName", "couldn't parse image reference", "is not a valid image name"),
-        ("ErrImagePull", "the dog ate it", "cannot be pulled"),
-    ]
-    for reason, message, why in cases:
-        broken = starting(containerStatuses=[waiting(reason, message)])
-        answer = explained(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")])
-        assert answer.sentence.startswith(f"Waits for its image: lab/train:1 {why}")
-        assert answer.sentence.endswith("(worker-0 on a).")
-
-
-def test_an_earlier_pull_error_explains_image_pull_back_off() -> None:
-    backing_off = starting(
-        containerStatuses=[waiting("ImagePullBackOff", 'Back-off pulling image "lab/train:1"')]
-    )
-    failed = event("bert-worker-0", "Failed", 'Failed to pull image "lab/train:1": 403 Forbidden')
-    answer = explained(
-        on_node(), pods=[backing_off], nodes=[node("a")], events=(failed,), secrets={"registry-login": None}
-    )
-    assert answer.sentence == "Waits for Secret registry-login, which does not exist in default."
-    assert "Waits for its image: lab/train:1 needs a login (worker-0 on a)." in texts(answer, "image")
-
-
-def test_a_command_that_is_missing_is_named() -> None:
-    no_command = starting(containerStatuses=[waiting("RunContainerError", 'exec: "trian": not found')])
-    answer = explained(on_node(), pods=[no_command], nodes=[node("a")])
-    assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
-
-
-def test_the_message_of_a_runtime_that_cannot_start_a_container_names_the_cause() -> None:
-    layers = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
-    layers += "runc create failed: unable to start container process: error during container init: "
-    layers += (
-        "error running prestart hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\n"
-    )
-    fault = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9"
-    for reason in ("RunContainerError", "StartError", "CreateContainerError"):
-        broken = starting(containerStatuses=[waiting(reason, f"{layers}{fault}: unknown")])
-        answer = explained(on_node(), pods=[broken], nodes=[node("a")])
-        assert answer.sentence == f"Cannot start worker-0: {fault}."
-        assert texts(answer, "cause") == ["driver too old"]
-        assert answer.help[0].startswith("Use an image with an older CUDA version")
-    long = starting(containerStatuses=[waiting("RunContainerError", f"{'layer: ' * 200}{fault}")])
-    assert explained(on_node(), pods=[long], nodes=[node("a")]).sentence.endswith(f"{fault}.")
-
-
-def test_a_failed_mount_is_reported_with_the_kubelet_message() -> None:
-    failed = event(
-        "bert-worker-0",
-        "FailedMount",
-        'MountVolume.SetUp failed for volume "x": mount failed: exit status 32',
-    )
-    answer = explained(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,))
-    assert answer.sentence == (
-        "Waits for its volumes on a: MountVolume.SetUp failed for volume "
-        '"x": mount failed: exit status 32 (worker-0).'
-    )
-
-
-VOLUME = "FailedMount"
-
-
-def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
-    """The messages are a kubelet's."""
-    cases: list[tuple[str, str, str, str]] = [
-        (VOLUME, 'secret "y" not found', "Secret y, which does not exist in default", "Create it, or"),
-        (VOLUME, 'configmap "y" not found', "ConfigMap y, which does not exist in default", "Create it, or"),
-        (
-            VOLUME,
-            "configmap references non-existent config key: k",
-            "key k of ConfigMap paths, which has no such key",
-            "Add the key to the ConfigMap, or name another.",
-        ),
-        (
-            f"{VOLUME} s",
-            "references non-existent secret key: k",
-            "key k of Secret wandb, which has no such key",
-            "Add the key to the Secret, or name another.",
-        ),
-        (
-            f"{VOLUME} projected",
-            "references non-existent secret key: k",
-            "key k of the Secret of volume projected, which has no such key",
-            "Add the key to the Secret, or name another.",
-        ),
-    ]
-    for reason, message, what, remedy in cases:
-        reason, _, volume = reason.partition(" ")
-        pod = starting()
-        volumes = [
-            Volume("c", config_map=ObjectVolumeSource("paths")),
-            Volume("s", secret=ObjectVolumeSource(secret_name="wandb")),
-        ]
-        pod = structs.replace(pod, spec=structs.replace(pod.spec, volumes=volumes))
-        said = f'MountVolume.SetUp failed for volume "{volume or "c"}" : {message}'
-        late = "Unable to attach or mount volumes: unmounted volumes=[c], unattached volumes=[c]: timed out"
-        events = [event("bert-worker-0", reason, text) for text in (said, late)]
-        answer = explained(on_node(), pods=[pod], nodes=[node("a")], events=tuple(events))
-        assert answer.sentence == f"Waits for {what}."
-        assert remedy in " ".join(answer.help)
-
-
-def init_status(name: str, **state: Any) -> Any:
-    return starting(initContainerStatuses=[{"name": name, **state}])
-
-
-def test_workers_waiting_for_the_master_report_the_state_of_the_master() -> None:
-    running = init_status("init-pytorch", state={"running": {"startedAt": ago(60)}})
-    master = instance("master-0", Status.STARTING, "waits for image: ErrImagePull", node="a")
-    answer = explained(master, on_node(), pods=[running], nodes=[node("a")])
-    assert answer.sentence == (
-        "Waits for the master: worker-0 looks for its name; master-0 is Starting: waits for "
-        "image: ErrImagePull."
-    )
-
-
-def test_a_failed_code_fetch_is_reported_with_the_command_for_its_log() -> None:
-    failing = init_status(
-        "init-code",
-        state={"waiting": {"reason": "CrashLoopBackOff"}},
-        lastState={"terminated": {"exitCode": 128, "message": "could not resolve host"}},
-        restartCount=3,
-    )
-    answer = explained(on_node(), pods=[failing], nodes=[node("a")])
-    assert answer.sentence == (
-        "The code cannot be fetched: init-code of worker-0 ended with exit 128, 3 restarts so far: "
-        "could not resolve host."
-    )
-    assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 -c init-code",)
-    running = init_status("init-code", state={"running": {"startedAt": ago(90)}})
-    assert explained(on_node(), pods=[running], nodes=[node("a")]).sentence == (
-        "Waits for init container init-code, which has been fetching the code in worker-0 for 90 s."
-    )
-
-
-def test_a_pod_being_started_is_reported_as_pulling_or_starting() -> None:
-    pulling = event("bert-worker-0", "Pulling", 'Pulling image "lab/train:1"')
-    there: dict[str, Any] = {"pods": [starting()], "nodes": [node("a")]}
-    assert explained(on_node(), events=(pulling,), **there).sentence == (
-        "Pulls its image: worker-0 waits for lab/train:1."
-    )
-    assert explained(on_node(reason="bound, its node has not started it"), **there).sentence == (
-        "Is being started: worker-0 on a; bound, its node has not started it."
-    )
 
 
 def failed(*pods: Any, instances: Any = None, **parts: Any) -> Cause:
@@ -321,10 +152,15 @@ def test_exit_codes_of_other_programs_are_not_explained_as_trainer_codes() -> No
         assert told_of(4, *trained, name="sidecar") == "", "another container of the trainer's pod"
 
 
-def test_a_preemption_is_reported_with_the_cluster_message() -> None:
-    preempted = event("bert-worker-0", "Preempted", "Preempted by vision/urgent on node a")
-    answer = explained(instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,))
-    assert answer.sentence == "Restarts: bert-worker-0 was preempted: Preempted by vision/urgent on node a."
+def test_a_preemption_names_the_job_that_needed_the_room() -> None:
+    uid = "0f9a4f6e-55a1-4c65-9d5b-6a53f7a0c111"
+    preemptor = structs.replace(instance(), pod_uid=uid)
+    urgent = replace(job_of([preemptor]), ref=JobRef("lab", "urgent", "Job", "batch/v1"), user="mai")
+    preempted = event("bert-worker-0", "Preempted", f"Preempted by pod {uid} on node a")
+    answer = explained(
+        instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,), jobs=(urgent,)
+    )
+    assert answer.sentence == "Restarts: bert-worker-0 was preempted: Preempted by urgent of mai on node a."
 
 
 def condition(reason: str, message: str) -> list[Object]:
