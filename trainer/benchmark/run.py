@@ -216,11 +216,12 @@ class Benchmark:
         found = measure_all_reduce(group, arguments.allreduce_mib) if has_more else []
         for line in bandwidth_lines(found):
             self._say(line)
+        hosts = group.all_gather((group.ranks.is_first_here, group.ranks.local_world_size))
         result = Result(
             model=arguments.model,
             batch_size=arguments.batch_size,
             precision=arguments.precision,
-            ranks_by_host=[size for is_first, size in self._hosts() if is_first],
+            ranks_by_host=[size for is_first, size in hosts if is_first],
             unit=self._unit,
             device=group.device_name,
             backend=group.backend,
@@ -235,10 +236,6 @@ class Benchmark:
         for each in found:
             self._write(each.size_bytes, {"benchmark/allreduce_bus_gb_per_s": each.bus_gb_per_s})
         return result
-
-    def _hosts(self) -> list[tuple[bool, int]]:
-        """Return, for each rank, whether it is the first on its host, and the number of ranks there."""
-        return self._group.all_gather((self._group.ranks.is_first_here, self._group.ranks.local_world_size))
 
     def _measure_alone(self) -> float:
         arguments = self._arguments

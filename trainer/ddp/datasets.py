@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,12 +98,7 @@ def _open(arguments: argparse.Namespace, device: torch.device) -> Dataset:
 
 def draw_digit_images(train_images: int, val_images: int, seed: int) -> tuple[TensorSamples, TensorSamples]:
     """Draw digits for training and for validation, from separate random sequences."""
-
-    def draw(count: int, part: int) -> TensorSamples:
-        images, labels = draw_digits(count, (seed, part))
-        return TensorSamples(torch.from_numpy(images)[:, None], torch.from_numpy(labels))
-
-    return draw(train_images, 0), draw(val_images, 1)
+    return draw_digits(train_images, (seed, 0)), draw_digits(val_images, (seed, 1))
 
 
 def download_mnist(folder: Path) -> None:
@@ -373,15 +368,8 @@ _STYLES = (
 )
 
 
-class Digits(NamedTuple):
-    """Images and their labels."""
-
-    images: NDArray[np.uint8]  # shape (N, 28, 28), white on black
-    labels: NDArray[np.int64]  # shape (N,), 0 to 9, in random order
-
-
-def draw_digits(count: int, seed: tuple[int, ...]) -> Digits:
-    """Draw `count` digits, about as many of each; 10,000 take about a second on one core."""
+def draw_digits(count: int, seed: tuple[int, ...]) -> TensorSamples:
+    """Draw `count` digits, white on black and shuffled; 10,000 take about a second on one core."""
     random = np.random.default_rng(seed)
     labels = random.permutation(np.arange(count) % 10)
     styles = random.integers(0, 6, count)
@@ -392,7 +380,7 @@ def draw_digits(count: int, seed: tuple[int, ...]) -> Digits:
             for start in range(0, len(indices), _BATCH):
                 batch = indices[start : start + _BATCH]
                 images[batch] = _draw(style, len(batch), random)
-    return Digits(images, labels.astype(np.int64))
+    return TensorSamples(torch.from_numpy(images)[:, None], torch.from_numpy(labels.astype(np.int64)))
 
 
 def _draw(style: str, count: int, random: np.random.Generator) -> NDArray[np.uint8]:

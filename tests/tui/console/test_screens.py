@@ -14,12 +14,11 @@ from aiohttp import web
 
 from k8s.gpus.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page
-from tests.support.home_clusters import cluster_of
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
 from tests.support.objects import Object
 from tests.support.playground import EVENTS as OWN_EVENTS
 from tests.support.playground import Playground, console_on
-from tests.support.sample_cluster import ago, lab
+from tests.support.sample_cluster import ago, cluster_of, lab
 from tests.support.screen_text import compare, looks_of, text_of
 from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telemetry_of
 from tui.app import Console

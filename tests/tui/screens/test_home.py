@@ -17,12 +17,11 @@ from textual.widgets import Static
 
 from k8s.snapshot import ClusterSnapshot, Missing, Share
 from tests.scripted.server import WAIT_S
-from tests.support.home_clusters import cluster_of
 from tests.support.hosted_view import Hosted, hosted
 from tests.support.idle import until
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
-from tests.support.sample_cluster import ago
+from tests.support.sample_cluster import ago, cluster_of
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
 from tests.tui.settings.keys.world import at, seen, titled, typed, world
