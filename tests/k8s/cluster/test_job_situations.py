@@ -63,36 +63,22 @@ def test_a_container_that_restarts_in_place_does_not_end_its_job() -> None:
     def first(code: int, times: int) -> Object:
         return restarting(pod_of(gemma, "0", on="n1", gpus=1), code, times, 42, 43)
 
-    check(
-        [
-            Case(
-                "a recorded pod between two runs",
-                [node("gpu-node-0", gpus=2), *recorded("pod-restart-rule")],
-                [
-                    "gpu-node-0: 1 of 2, rule-restart 1",
-                    "rule-restart: Restarting 1 of 1 (pod-0 exit 42, restarted once)",
-                ],
-            ),
-            Case(
-                "a pod of a Job that a rule restarts",
-                [node("n1"), gemma, first(43, 3), up],
-                [
-                    "n1: 2 of 8, gemma 2",
-                    "gemma: Restarting 2 of 2 (1 of 2 pods; pod-0 exit 43, restarted 3 times)",
-                ],
-            ),
-            Case(
-                "one for whose exit there is no rule",
-                [node("n1"), gemma, first(1, 3), up],
-                ["n1: 2 of 8, gemma 2", "gemma: Restarting 2 of 2 (1 of 2 pods; pod-0 exit 1)"],
-            ),
-            Case(
-                "the attempts of a JobSet are not added to the restarts of its pods",
-                [node("n1"), *set_of("llama", 3, currentInPlaceRestartAttempt=2, restarts=1)],
-                ["n1: 3 of 8, llama 3", "llama: Restarting 3 of 3 (2 of 5: w-0 exit 42, restarted twice)"],
-            ),
-        ]
-    )
+    check([
+        Case("a recorded pod between two runs",
+             [node("gpu-node-0", gpus=2), *recorded("pod-restart-rule")],
+             ["gpu-node-0: 1 of 2, rule-restart 1",
+              "rule-restart: Restarting 1 of 1 (pod-0 exit 42, restarted once)"]),
+        Case("a pod of a Job that a rule restarts",
+             [node("n1"), gemma, first(43, 3), up],
+             ["n1: 2 of 8, gemma 2",
+              "gemma: Restarting 2 of 2 (1 of 2 pods; pod-0 exit 43, restarted 3 times)"]),
+        Case("one for whose exit there is no rule",
+             [node("n1"), gemma, first(1, 3), up],
+             ["n1: 2 of 8, gemma 2", "gemma: Restarting 2 of 2 (1 of 2 pods; pod-0 exit 1)"]),
+        Case("the attempts of a JobSet are not added to the restarts of its pods",
+             [node("n1"), *set_of("llama", 3, currentInPlaceRestartAttempt=2, restarts=1)],
+             ["n1: 3 of 8, llama 3", "llama: Restarting 3 of 3 (2 of 5: w-0 exit 42, restarted twice)"]),
+    ])  # fmt: skip
 
 
 def elsewhere(kind: str, **status: Any) -> Object:
@@ -111,26 +97,18 @@ def test_a_job_on_another_cluster_runs_and_holds_nothing_here() -> None:
     )
     waiting = "opus: Pending 0 of 2 (waits for a place on another cluster)"
     done = {"type": "Complete", "status": "True"}
-    check(
-        [
-            Case(
-                "a Job", [elsewhere("Job", active=2, startTime=since)], [f"opus: Running 0 of 2 ({reason})"]
-            ),
-            Case("a Job that has no place yet", [elsewhere("Job")], [waiting]),
-            Case("a Job that has ended", [elsewhere("Job", conditions=[done])], ["opus: Succeeded 0 of 2"]),
-            Case(
-                "a PyTorchJob",
-                [elsewhere("PyTorchJob", conditions=[runs], startTime=since)],
-                [f"opus: Running 0 of 2 ({reason})"],
-            ),
-            Case("a PyTorchJob that has no place yet", [elsewhere("PyTorchJob")], [waiting]),
-            Case(
-                "a job that its own controller manages",
-                [batch_job("opus", pods=2, managedBy="kubernetes.io/job-controller")],
-                ["opus: Pending 0 of 2 (no pods yet)"],
-            ),
-        ]
-    )
+    check([
+        Case("a Job", [elsewhere("Job", active=2, startTime=since)], [f"opus: Running 0 of 2 ({reason})"]),
+        Case("a Job that has no place yet", [elsewhere("Job")], [waiting]),
+        Case("a Job that has ended", [elsewhere("Job", conditions=[done])], ["opus: Succeeded 0 of 2"]),
+        Case("a PyTorchJob",
+             [elsewhere("PyTorchJob", conditions=[runs], startTime=since)],
+             [f"opus: Running 0 of 2 ({reason})"]),
+        Case("a PyTorchJob that has no place yet", [elsewhere("PyTorchJob")], [waiting]),
+        Case("a job that its own controller manages",
+             [batch_job("opus", pods=2, managedBy="kubernetes.io/job-controller")],
+             ["opus: Pending 0 of 2 (no pods yet)"]),
+    ])  # fmt: skip
     job = join([], [], read_jobs(elsewhere("Job", active=2, startTime=since)))[1][0]
     assert (job.gpus_waiting, job.started is not None) == (0, True)
     assert {(each.status, each.reason) for each in job.instances} == {("Unknown", "in another cluster")}
@@ -149,12 +127,10 @@ def test_replica_types_are_read_in_any_case() -> None:
         "metadata": {"name": "ring", "namespace": "default", "uid": "ring"},
         "spec": {"mpiReplicaSpecs": {"launcher": launcher, "worker": specs["Worker"] | {"replicas": 3}}},
     }
-    check(
-        [
-            Case("a PyTorchJob", [node("n1"), job, *pods], ["n1: 4 of 8, t5 4", "t5: Running 4 of 4"]),
-            Case("an MPIJob", [mpi], ["ring: Pending 0 of 6 (no pods yet: its operator has not answered)"]),
-        ]
-    )
+    check([
+        Case("a PyTorchJob", [node("n1"), job, *pods], ["n1: 4 of 8, t5 4", "t5: Running 4 of 4"]),
+        Case("an MPIJob", [mpi], ["ring: Pending 0 of 6 (no pods yet: its operator has not answered)"]),
+    ])  # fmt: skip
 
 
 def grouped(name: str, group: str, total: str, *, gpus: int = 4, on: str = "n1", **status: Any) -> Object:
@@ -186,73 +162,36 @@ def reservation(group: str) -> Object:
 def test_plain_pods_of_a_group_and_fractions_of_a_gpu_are_jobs_and_reservations_are_not() -> None:
     gate = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     ended: Object = {"phase": "Succeeded"}
-    check(
-        [
-            Case(
-                "a group whose last pod is still to come",
-                [node("n1"), grouped("a", "sora", "3"), grouped("b", "sora", "3")],
-                ["n1: 8 of 8, sora 8", "sora: Running 8 of 12 (2 of 3 pods; 1 not created yet)"],
-            ),
-            Case(
-                "a group that waits for Kueue",
-                [
-                    node("n1"),
-                    *(grouped(each, "sora", "2", on="", phase="Pending", conditions=[gate]) for each in "ab"),
-                ],
-                ["n1: 0 of 8", "sora: Pending 0 of 8 (pod-0: SchedulingGated)"],
-            ),
-            Case(
-                "a group that has ended",
-                [node("n1"), grouped("a", "sora", "2", **ended), grouped("b", "sora", "2", **ended)],
-                ["n1: 0 of 8", "sora: Succeeded 0 of 8"],
-            ),
-            Case(
-                "one of which a pod failed",
-                [node("n1"), grouped("a", "sora", "2", **ended), grouped("b", "sora", "2", phase="Failed")],
-                ["n1: 0 of 8", "sora: Failed 0 of 8 (pod-1 failed)"],
-            ),
-            Case(
-                "a group without a size, and another pod",
-                [node("n1"), grouped("a", "sora", "many"), lone("probe", "n1", {GPU: 1})],
-                ["n1: 5 of 8, sora 4, probe 1", "probe: Running 1 of 1", "sora: Running 4 of 4"],
-            ),
-            Case(
-                "two fractions of one GPU",
-                [
-                    node("n1"),
-                    reservation("g"),
-                    fraction("eval", "g", gpu_fraction="0.5"),
-                    fraction("tune", "g", gpu_fraction="0.25"),
-                ],
-                [
-                    "n1: 1 of 8, eval 0.5, tune 0.25",
-                    "eval: Running 0.5 of a GPU",
-                    "tune: Running 0.25 of a GPU",
-                ],
-            ),
-            Case(
-                "fractions of several GPUs, and memory of one",
-                [
-                    node("n1"),
-                    *map(reservation, "ghi"),
-                    fraction("eval", "g", gpu_fraction="0.5", gpu_fraction_num_devices="2"),
-                    fraction("tune", "i", gpu_memory="4000"),
-                ],
-                ["n1: 3 of 8, eval 1, tune shared", "eval: Running 1 of a GPU", "tune: Running 0 of 0"],
-            ),
-            Case(
-                "a reservation whose pods may not be read",
-                [node("n1"), reservation("g")],
-                ["n1: 1 of 8"],
-            ),
-            Case(
-                "fractions that are no numbers",
-                [
-                    node("n1"),
-                    fraction("eval", "g", gpu_fraction="half"),
-                    fraction("tune", "g", gpu_fraction="nan"),
-                ],
-                ["n1: 0 of 8"],
-            ),
-        ]
-    )
+    check([
+        Case("a group whose last pod is still to come",
+             [node("n1"), grouped("a", "sora", "3"), grouped("b", "sora", "3")],
+             ["n1: 8 of 8, sora 8", "sora: Running 8 of 12 (2 of 3 pods; 1 not created yet)"]),
+        Case("a group that waits for Kueue",
+             [node("n1"),
+              *(grouped(each, "sora", "2", on="", phase="Pending", conditions=[gate]) for each in "ab")],
+             ["n1: 0 of 8", "sora: Pending 0 of 8 (pod-0: SchedulingGated)"]),
+        Case("a group that has ended",
+             [node("n1"), grouped("a", "sora", "2", **ended), grouped("b", "sora", "2", **ended)],
+             ["n1: 0 of 8", "sora: Succeeded 0 of 8"]),
+        Case("one of which a pod failed",
+             [node("n1"), grouped("a", "sora", "2", **ended), grouped("b", "sora", "2", phase="Failed")],
+             ["n1: 0 of 8", "sora: Failed 0 of 8 (pod-1 failed)"]),
+        Case("a group without a size, and another pod",
+             [node("n1"), grouped("a", "sora", "many"), lone("probe", "n1", {GPU: 1})],
+             ["n1: 5 of 8, sora 4, probe 1", "probe: Running 1 of 1", "sora: Running 4 of 4"]),
+        Case("two fractions of one GPU",
+             [node("n1"), reservation("g"), fraction("eval", "g", gpu_fraction="0.5"),
+              fraction("tune", "g", gpu_fraction="0.25")],
+             ["n1: 1 of 8, eval 0.5, tune 0.25", "eval: Running 0.5 of a GPU",
+              "tune: Running 0.25 of a GPU"]),
+        Case("fractions of several GPUs, and memory of one",
+             [node("n1"), *map(reservation, "ghi"),
+              fraction("eval", "g", gpu_fraction="0.5", gpu_fraction_num_devices="2"),
+              fraction("tune", "i", gpu_memory="4000")],
+             ["n1: 3 of 8, eval 1, tune shared", "eval: Running 1 of a GPU", "tune: Running 0 of 0"]),
+        Case("a reservation whose pods may not be read", [node("n1"), reservation("g")], ["n1: 1 of 8"]),
+        Case("fractions that are no numbers",
+             [node("n1"), fraction("eval", "g", gpu_fraction="half"),
+              fraction("tune", "g", gpu_fraction="nan")],
+             ["n1: 0 of 8"]),
+    ])  # fmt: skip
