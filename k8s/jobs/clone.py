@@ -31,7 +31,7 @@ from k8s.kinds.pod_code import (
     git_secret_name,
     trainer_config_name,
 )
-from k8s.kinds.pods.labels import map_objects, renamed
+from k8s.kinds.pod_labels import map_objects, renamed
 from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 from k8s.text.errors import KubeError, NotFound

@@ -30,10 +30,8 @@ from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
-from k8s.kinds.ray.ray_cluster import RayCluster
-from k8s.kinds.ray.ray_job import RayJob
-from k8s.kinds.t9k.t9k_mpi_job import T9kMPIJob
-from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from k8s.kinds.ray import RayCluster, RayJob
+from k8s.kinds.t9k import T9kMPIJob, T9kPyTorchJob
 from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
 

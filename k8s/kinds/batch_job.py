@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME
-from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
+from k8s.kinds.kubeflow.mpi_run import OLD_JOB_NAME
 from k8s.kinds.parse import (
     count_of,
     make_replica,
@@ -27,9 +27,16 @@ from k8s.kinds.parse import (
     replica_count,
     text_of,
 )
-from k8s.kinds.pod_template import PodShape, job_object, pod_template
-from k8s.kinds.pods.env import rendezvous_env, variable, variable_from_field
-from k8s.kinds.pods.labels import job_metadata
+from k8s.kinds.pod_labels import job_metadata
+from k8s.kinds.pod_template import (
+    PodShape,
+    job_object,
+    pod_template,
+    rendezvous_env,
+    run_limits,
+    variable,
+    variable_from_field,
+)
 from k8s.models import Pod
 from k8s.models.resources import JOBS, SERVICES, Resource
 from k8s.text.sanitize import parse_integer
@@ -89,14 +96,10 @@ class BatchJob(CreatableKind):
             "parallelism": spec.workers,
             "completionMode": "Indexed",
             "backoffLimit": spec.retries,
+            **run_limits(spec),
+            "template": template,
         }
-        if spec.running_timeout_s:
-            body["activeDeadlineSeconds"] = spec.running_timeout_s
-        if spec.ttl_s:
-            body["ttlSecondsAfterFinished"] = spec.ttl_s
-        if spec.suspend:
-            body["suspend"] = True
-        return job_object(self.resource, job_metadata(spec), {**body, "template": template})
+        return job_object(self.resource, job_metadata(spec), body)
 
     def owned_objects(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
         """Return the headless Service that gives the first pod a name."""

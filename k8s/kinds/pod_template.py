@@ -1,19 +1,165 @@
-"""Pod templates of jobs, from a spec."""
+"""Pod templates of jobs, from a spec: command, variables, resources, volumes, placement."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from k8s.kinds.base import Manifest
-from k8s.kinds.pod_code import add_code
-from k8s.kinds.pods.command import command_of
-from k8s.kinds.pods.env import Env, env_entries, env_sources
-from k8s.kinds.pods.labels import ArenaChart, pod_metadata
+from k8s.kinds.pod_code import add_code, own_environment
+from k8s.kinds.pod_labels import ArenaChart, pod_metadata
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
-    from k8s.kinds.job_spec import JobSpec, PodToleration
+    from k8s.kinds.job_spec import EnvSource, JobSpec, PodToleration
+
+# Debug mode. The command follows as unused arguments, to be copied from there. A shell that waits
+# ends at once when the pod is deleted.
+_ASLEEP = ("sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
+_TORCHRUN = ("python", "-m", "torch.distributed.run")
+# The words that follow are a program, not a Python script.
+ANY_PROGRAM = "--no-python"
+_SCRIPT = ("python", "-u")
+_SHELLS = ("sh", "bash", "ash", "dash", "zsh", "ksh")
+_SHELL_SYNTAX = re.compile(r"[$`|&;<>()*?\[{~#\n]")
+_SECOND_COMMAND = re.compile(r"[|&;\n]")
+
+
+def command_of(spec: JobSpec) -> list[str]:
+    """Return the argv of the training container; a packaged trainer starts its processes itself."""
+    words = list(spec.command)
+    if spec.torchrun and not spec.trainer and words:
+        words = [*_TORCHRUN, *spec.torchrun_options, ANY_PROGRAM, *_program(torchrun_program(spec))]
+    return [*_ASLEEP, *words] if spec.debug else words
+
+
+def is_script(command: tuple[str, ...]) -> bool:
+    """Return True if a command begins with a Python script or `-m`, which torchrun starts itself."""
+    return bool(command) and (command[0].endswith(".py") or command[0] == "-m")
+
+
+def shell_argv(line: str, shell: str = "sh") -> tuple[str, ...]:
+    """Return the argv for a shell line; a line that is itself `sh -c "…"` becomes that argv."""
+    # Wrapped in another shell, its variables would be expanded too early.
+    words = _split_line(line)
+    if len(words) == 3 and _is_shell(words) and not re.search(r"\\[$`]", line):
+        return words
+    return (shell, "-c", line)
+
+
+def torchrun_program(spec: JobSpec) -> tuple[str, ...]:
+    """Return the program for torchrun; a quoted line that begins with a Python script is split."""
+    command = spec.command
+    if len(command) == 3 and _is_shell(command):
+        line = command[2]
+    elif len(command) == 1 and " " in command[0].strip():
+        line = command[0]
+    else:
+        return command
+    words = _split_line(line)
+    if not is_script(words):
+        return command
+    if not _SHELL_SYNTAX.search(line):
+        return words
+    # Only a shell expands the variables and globs in its arguments. `exec` would drop a second command.
+    start = "" if _SECOND_COMMAND.search(line) else "exec "
+    return (*(command[:2] if len(command) == 3 else ("sh", "-c")), f"{start}{' '.join(_SCRIPT)} {line}")
+
+
+def _split_line(line: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(line))
+    except ValueError:  # an open quote: the shell says so
+        return ()
+
+
+def _is_shell(words: tuple[str, ...]) -> bool:
+    is_option = re.fullmatch(r"-[a-z]*c", words[1]) is not None
+    return PurePosixPath(words[0]).name in _SHELLS and is_option
+
+
+def _program(command: tuple[str, ...]) -> tuple[str, ...]:
+    return (*_SCRIPT, *command) if is_script(command) else command
+
+
+# Entries of a container's `env`.
+Env = Sequence[Manifest]
+# Built into torchrun; the other backends need a server.
+DYNAMIC = "c10d"
+_BACKEND, _ENDPOINT, _MAX_RESTARTS = "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_MAX_RESTARTS"
+
+
+def environment(spec: JobSpec) -> dict[str, str]:
+    """Return the variables of every pod: those that label each rank's output, then the user's.
+
+    Source: torchrun's `--tee 3` and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE.
+    """
+    ours = {
+        "PYTHONUNBUFFERED": "1",
+        "PET_TEE": "3",
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank${rank}]: ",
+    }
+    # NVIDIA's container runtime shows all GPUs to containers that request none.
+    if not spec.gpus and not spec.devices and not spec.device_claim:
+        ours["NVIDIA_VISIBLE_DEVICES"] = "void"
+    if spec.trainer:  # else a `trainer.py` in the working directory would be imported instead
+        ours["PYTHONSAFEPATH"] = "1"
+    return {**ours, **own_environment(spec)}
+
+
+def variable(name: str, value: str) -> Manifest:
+    """Return an entry of `env`."""
+    return {"name": name, "value": value}
+
+
+def variable_from_field(name: str, path: str) -> Manifest:
+    """Return an entry of `env` that is filled from a field of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def env_entries(spec: JobSpec, extra: Env = ()) -> list[Manifest]:
+    """Return the variables of a container; the user's replace those of the kind, `extra`."""
+    plain = environment(spec)
+    chosen = {*spec.env, *(each.name for each in spec.env_from)}
+    return [
+        *(variable(name, value) for name, value in plain.items()),
+        *(each for each in extra if each["name"] not in chosen),
+        *(_reference(each) for each in spec.env_from if each.name),
+    ]
+
+
+def env_sources(spec: JobSpec) -> list[Manifest]:
+    """Return the Secrets and ConfigMaps of which a container gets every key."""
+    return [
+        {"secretRef" if each.is_secret else "configMapRef": {"name": each.source}}
+        for each in spec.env_from
+        if not each.name
+    ]
+
+
+def _reference(source: EnvSource) -> Manifest:
+    key = "secretKeyRef" if source.is_secret else "configMapKeyRef"
+    return {"name": source.name, "valueFrom": {key: {"name": source.source, "key": source.key}}}
+
+
+def rendezvous_env(spec: JobSpec, endpoint: str) -> list[Manifest]:
+    """Return the variables, which torchrun and packaged trainers read.
+
+    `endpoint` is `host:port` for c10d; for etcd the user sets it.
+    """
+    found = []
+    if spec.max_restarts:
+        found.append(variable(_MAX_RESTARTS, str(spec.max_restarts)))
+    if spec.rdzv_backend:
+        found.append(variable(_BACKEND, spec.rdzv_backend))
+    if spec.rdzv_backend == DYNAMIC and endpoint:
+        found.append(variable(_ENDPOINT, endpoint))
+    return found
+
 
 # Resource of pods that are placed by the links between GPUs.
 TOPOLOGY_RESOURCE = "aliyun.com/gpu"
@@ -65,6 +211,16 @@ def job_object(resource: Resource, metadata: Manifest, body: Manifest) -> Manife
 def placed_by_topology(spec: JobSpec) -> JobSpec:
     """Return the spec of pods with GPU topology: as in Arena, without a memory volume."""
     return replace(spec, gpu_resource=TOPOLOGY_RESOURCE, host_network=True, shared_memory="")
+
+
+def run_limits(spec: JobSpec) -> Manifest:
+    """Return the fields, equal in most kinds, that limit a job's time or create it suspended."""
+    found = {
+        "activeDeadlineSeconds": spec.running_timeout_s,
+        "ttlSecondsAfterFinished": spec.ttl_s,
+        "suspend": spec.suspend,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def restarts(spec: JobSpec) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from k8s.kinds.base import CreatableKind, Manifest, Replica
 from k8s.kinds.job_spec import LAUNCHER, EnvSource, HostMount, JobSpec, Mount
 from k8s.kinds.parse import nested, text_of
-from k8s.kinds.pods.labels import POD_GROUP, QUEUE_LABEL, without_arena
+from k8s.kinds.pod_labels import POD_GROUP, QUEUE_LABEL, without_arena
 from k8s.models.accelerators import is_accelerator
 
 _REFERENCES = {"secretKeyRef": True, "secretRef": True, "configMapKeyRef": False, "configMapRef": False}

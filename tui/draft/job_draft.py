@@ -19,7 +19,7 @@ from k8s.jobs.run_folders import LOGS, run_name
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
 from k8s.kinds.job_spec.field_types import LONGEST_TEXT
-from k8s.kinds.pods.command import shell_argv
+from k8s.kinds.pod_template import shell_argv
 from trainer.catalogue import TRAINERS, Trainer
 from tui.draft.fields import (
     COMMAND,

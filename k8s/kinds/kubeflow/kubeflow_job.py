@@ -9,14 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import (
-    count_of,
-    nested,
-    outcome_of_conditions,
-    read_job,
-    read_status,
-    text_of,
-)
+from k8s.kinds.parse import count_of, nested, outcome_of_conditions, read_job, read_status, text_of
+from k8s.kinds.pod_template import run_limits
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
@@ -62,13 +56,7 @@ def read_kubeflow_job(obj: Manifest, resource: Resource, replicas: tuple[Replica
 
 def run_policy_of(spec: JobSpec, clean_pods: str, gang_size: int) -> Manifest:
     """Return the run policy for `spec`; `gang_size` pods start together, if it is a gang."""
-    policy: Manifest = {"cleanPodPolicy": clean_pods, "backoffLimit": spec.retries}
-    if spec.running_timeout_s:
-        policy["activeDeadlineSeconds"] = spec.running_timeout_s
-    if spec.ttl_s:
-        policy["ttlSecondsAfterFinished"] = spec.ttl_s
-    if spec.suspend:
-        policy["suspend"] = True
+    policy: Manifest = {"cleanPodPolicy": clean_pods, "backoffLimit": spec.retries, **run_limits(spec)}
     if spec.gang:
         policy["schedulingPolicy"] = {"minAvailable": gang_size}
         if spec.priority_class:

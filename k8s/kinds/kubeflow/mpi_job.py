@@ -12,37 +12,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.kinds.base import Manifest, Replica
-from k8s.kinds.kubeflow.kubeflow_job import (
-    JOB_NAME,
-    JOB_ROLE,
-    OPERATOR_NAME,
-    REPLICA_INDEX,
-    replica_specs,
-    run_policy,
-)
-from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, KubeflowMPIJob, mpi_manifest
+from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, run_policy
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
     NO_GPUS,
+    NOT_OF_MPI,
+    KubeflowMPIJob,
     MPIRun,
     Named,
     config_map,
     hostfile,
+    launcher_and_workers,
+    mpi_manifest,
     slots_per_worker,
     with_config,
     with_container,
 )
-from k8s.kinds.parse import make_replica, nested, ranks_from, replica_count, text_of
-from k8s.models import Pod
+from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import Resource
-from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
     from k8s.kinds.job_spec import JobSpec
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
-OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
 _OPERATOR = "mpi-operator"
 _CONFIG_MODES = {"hostfile": 0o444, "discover_hosts.sh": 0o555}
 # Settings by which mpirun finds the workers.
@@ -61,7 +54,7 @@ class MPIJob(KubeflowMPIJob):
     title = "MPIJob"
     resource = MPI_JOBS
     container = ""
-    operator = _OPERATOR
+    operator = operator_name = _OPERATOR
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
         "kube_queue": "kube-queue supports MPIJobs of versions v1 and v1alpha1 only.",
@@ -75,25 +68,6 @@ class MPIJob(KubeflowMPIJob):
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the launcher, whose pod name its Job generates, and the workers."""
         return launcher_and_workers(obj, launcher_name="")
-
-    def pod_selector(self, name: str) -> str:
-        """Return a selector that excludes the training-operator's MPIJobs of the same name."""
-        return f"{JOB_NAME}={name},{OPERATOR_NAME}={_OPERATOR}"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the MPIJob's name."""
-        if pod.metadata.label(OPERATOR_NAME) == _OPERATOR:
-            return pod.metadata.label(JOB_NAME)
-        return pod.metadata.label(OLD_JOB_NAME) if not is_of_v1(pod) else ""
-
-    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return the launcher, or a worker and the number in its name."""
-        meta = pod.metadata
-        return launcher_or_worker(
-            pod,
-            meta.label(JOB_NAME) or meta.label(OLD_JOB_NAME),
-            meta.label(JOB_ROLE) or meta.label(OLD_ROLE),
-        )
 
     def run_of(self, obj: Manifest) -> MPIRun:
         """Return what the mpi-operator makes of an MPIJob v2beta1 for Open MPI."""
@@ -161,62 +135,3 @@ def _launcher(obj: Manifest, launcher: Replica, slots: int, works_too: bool) -> 
 def _restart_policy(obj: Manifest, role: str, default: str) -> str:
     # The operator ignores the policy of the template.
     return text_of(nested(obj, "spec", "mpiReplicaSpecs", role).get("restartPolicy")) or default
-
-
-def is_of_v1(pod: Pod) -> bool:
-    """Return True if an MPIJob v1 controls the pod: old operators share labels."""
-    owner = pod.metadata.controller
-    return owner is not None and owner.api_version == "kubeflow.org/v1"
-
-
-def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica, ...]:
-    """Return the pods of `mpiReplicaSpecs`, the launcher first.
-
-    mpirun assigns the ranks, which are observed in the launcher's log. A job that succeeded has no
-    workers left: its ranks follow from its slots.
-    """
-    spec = nested(obj, "spec")
-    roles = replica_specs(obj, "mpiReplicaSpecs")
-    slots = slots_per_worker(spec) if _has_succeeded(obj) else 0
-    launchers = 1 if spec.get("runLauncherAsWorker") is True else 0
-    name = nested(obj, "metadata").get("name")
-    found = []
-    for role in ("launcher", "worker"):
-        role_spec = nested(roles, role.capitalize())
-        template = nested(role_spec, "template")
-        is_launcher = role == "launcher"
-        processes = 0 if is_launcher and not launchers else slots
-        earlier = 0 if is_launcher else launchers
-        for index in range(replica_count(role_spec.get("replicas")) if role_spec else 0):
-            found.append(
-                make_replica(
-                    role,
-                    index,
-                    template,
-                    name=launcher_name if is_launcher else f"{name}-worker-{index}",
-                    is_chief=is_launcher,
-                    ranks=ranks_from((earlier + index) * processes, processes),
-                    ranks_proof="assumed",
-                    restart_policy=role_spec.get("restartPolicy"),
-                )
-            )
-    return tuple(found)
-
-
-def _has_succeeded(obj: Manifest) -> bool:
-    conditions = nested(obj, "status").get("conditions")
-    return isinstance(conditions, list) and any(
-        isinstance(each, dict) and each.get("type") == "Succeeded" and each.get("status") == "True"
-        for each in conditions
-    )
-
-
-def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | None:
-    """Return the role and index of a pod whose label says `role`."""
-    if role == "launcher":
-        return role, 0
-    # The label counts from one if the launcher works too; the name always counts from zero.
-    index = parse_integer(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
-    if index is None:
-        index = parse_integer(pod.metadata.label(REPLICA_INDEX))
-    return (role, index) if role and index is not None else None

@@ -19,28 +19,24 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     REPLICA_TYPE,
     run_policy,
 )
-from k8s.kinds.kubeflow.mpi_job import (
-    OLD_JOB_NAME,
-    OLD_ROLE,
-    is_of_v1,
-    launcher_and_workers,
-    launcher_or_worker,
-)
-from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, KubeflowMPIJob, mpi_manifest
 from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
+    MPI_SHAPE,
     NO_GPUS,
+    NOT_OF_MPI,
+    KubeflowMPIJob,
     MPIRun,
     Named,
     config_map,
     hostfile,
+    launcher_and_workers,
+    mpi_manifest,
     slots_per_worker,
     with_config,
     with_container,
 )
 from k8s.kinds.parse import nested, text_of
-from k8s.models import Pod
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
@@ -60,6 +56,7 @@ class MPIJobV1(KubeflowMPIJob):
     resource = MPI_JOBS_V1
     container = MPI_SHAPE.container
     operator = "training-operator-mpi"
+    operator_name = _OPERATOR
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
         "queue": "Kueue admits MPIJobs of version v2beta1 only.",
@@ -73,25 +70,6 @@ class MPIJobV1(KubeflowMPIJob):
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the launcher, named after the job, and the workers."""
         return launcher_and_workers(obj, launcher_name=f"{nested(obj, 'metadata').get('name')}-launcher")
-
-    def pod_selector(self, name: str) -> str:
-        """Return a selector that excludes the mpi-operator's MPIJobs of the same name."""
-        return f"{JOB_NAME}={name},{OPERATOR_NAME}={_OPERATOR}"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the MPIJob's name."""
-        if pod.metadata.label(OPERATOR_NAME) == _OPERATOR:
-            return pod.metadata.label(JOB_NAME)
-        return pod.metadata.label(OLD_JOB_NAME) if is_of_v1(pod) else ""
-
-    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return the launcher, or a worker and its number."""
-        meta = pod.metadata
-        return launcher_or_worker(
-            pod,
-            meta.label(JOB_NAME) or meta.label(OLD_JOB_NAME),
-            meta.label(REPLICA_TYPE) or meta.label(OLD_ROLE),
-        )
 
     def run_of(self, obj: Manifest) -> MPIRun:
         """Return what the training-operator makes of an MPIJob v1.

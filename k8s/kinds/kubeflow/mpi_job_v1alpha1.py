@@ -11,15 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
-from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, TAGGED, clean_pods
 from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
+    MPI_SHAPE,
+    NOT_OF_MPI,
+    TAGGED,
     MPIRun,
     Named,
+    clean_pods,
     config_map,
     hostfile,
+    launcher_or_worker,
     with_config,
     with_container,
 )
@@ -33,8 +36,8 @@ from k8s.kinds.parse import (
     text_of,
     time_of,
 )
+from k8s.kinds.pod_labels import MPI_CHART, job_metadata
 from k8s.kinds.pod_template import job_object, pod_template
-from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status

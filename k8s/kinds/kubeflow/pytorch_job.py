@@ -24,14 +24,8 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     run_policy_of,
 )
 from k8s.kinds.parse import count_of, nested, ranks_from, replica_count
-from k8s.kinds.pod_template import (
-    PodShape,
-    job_object,
-    pod_template,
-    restarts,
-)
-from k8s.kinds.pods.env import DYNAMIC, rendezvous_env
-from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata
+from k8s.kinds.pod_labels import MASTER_POD, PYTORCH_CHART, job_metadata
+from k8s.kinds.pod_template import DYNAMIC, PodShape, job_object, pod_template, rendezvous_env, restarts
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
@@ -43,10 +37,7 @@ PYTORCH_SHAPE = PodShape(container="pytorch", app="pytorchjob", chart=PYTORCH_CH
 _ROLES = ("Master", "Worker")
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
-_ROLES = ("Master", "Worker")
 Pairs = tuple[tuple[str, str], ...]
-
-
 _NO_MPI = "A PyTorchJob has no MPI launcher."
 
 
@@ -202,7 +193,7 @@ def _master_port(role: Manifest) -> int:
 def _role(spec: JobSpec, name: str, replicas: int) -> Manifest:
     of_role = job_specs.role_spec(spec, name)
     # The operator sets these for elastic jobs.
-    env = rendezvous_env(spec, _endpoint(spec.name)) if spec.elastic_min is None else ()
+    env = rendezvous_env(spec, f"{spec.name}-master-0:{MASTER_PORT}") if spec.elastic_min is None else ()
     template = pod_template(of_role, PYTORCH_SHAPE, env=env, job=spec)
     return {"replicas": replicas, "restartPolicy": restarts(of_role), "template": template}
 
@@ -216,7 +207,3 @@ def _elastic_policy(spec: JobSpec) -> Manifest:
     if spec.max_restarts:
         found["maxRestarts"] = spec.max_restarts
     return found
-
-
-def _endpoint(name: str) -> str:
-    return f"{name}-master-0:{MASTER_PORT}"

@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
-from k8s.kinds.parse import (
-    count_of,
-    make_replica,
-    nested,
-    ranks_from,
-    replica_count,
-    text_of,
-)
-from k8s.kinds.pod_template import PodShape, job_object, pod_template
-from k8s.kinds.pods.env import rendezvous_env
-from k8s.kinds.pods.labels import job_metadata
+from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
+from k8s.kinds.pod_labels import job_metadata
+from k8s.kinds.pod_template import PodShape, job_object, pod_template, rendezvous_env, run_limits
 from k8s.models import Pod
 from k8s.models.resources import TRAINING_RUNTIMES, Resource
 
@@ -110,11 +102,7 @@ class TrainJob(CreatableKind):
         if patch := _patch(template):
             roles = ("launcher", "node") if is_mpi else ("node",)
             body["runtimePatches"] = [_runtime_patch(roles, patch)]
-        if spec.running_timeout_s:
-            body["activeDeadlineSeconds"] = spec.running_timeout_s
-        if spec.suspend:
-            body["suspend"] = True
-        return job_object(self.resource, job_metadata(spec), body)
+        return job_object(self.resource, job_metadata(spec), {**body, **run_limits(spec)})
 
     def needs(self, obj: Manifest) -> tuple[NeededObject, ...]:
         """Return its runtime: without it a TrainJob fails."""

@@ -13,8 +13,8 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import ConfigFile, JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.pod_code import TRAINER_PATH, code_folder, credentials_in, strip_credentials
-from k8s.kinds.pods.command import command_of, shell_argv
-from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from k8s.kinds.pod_template import command_of, shell_argv
+from k8s.kinds.t9k import T9kPyTorchJob
 from tests import ROOT
 
 Part = dict[str, Any]

@@ -14,7 +14,7 @@ from k8s.kinds.job_spec import EnvSource, HostMount, JobSpec, Mount, Role
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.pods_spec import spec_of_pods
-from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from k8s.kinds.t9k import T9kPyTorchJob
 from tests.k8s.kinds.example_fields import BASE
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 

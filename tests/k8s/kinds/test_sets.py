@@ -11,8 +11,7 @@ import pytest
 from k8s.kinds.job_set import JobSet
 from k8s.kinds.job_spec import EnvSource, JobSpec
 from k8s.kinds.kubeflow.train_job import TrainJob
-from k8s.kinds.ray.ray_cluster import RayCluster
-from k8s.kinds.ray.ray_job import RayJob
+from k8s.kinds.ray import RayCluster, RayJob
 from k8s.kinds.volcano_job import VolcanoJob
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from k8s.kinds.t9k.t9k_mpi_job import T9kMPIJob
-from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from k8s.kinds.t9k import T9kMPIJob, T9kPyTorchJob
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 

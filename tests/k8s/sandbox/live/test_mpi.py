@@ -20,7 +20,7 @@ from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS, MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPI_JOBS_V1, MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1, MPIJobV1Alpha1
-from k8s.kinds.t9k.t9k_mpi_job import T9K_MPI_JOBS
+from k8s.kinds.t9k import T9K_MPI_JOBS
 from k8s.logs.prefixes import RankReader
 from k8s.models.resources import CONFIG_MAPS, PODS
 from k8s.sandbox.node.programs import PROGRAMS

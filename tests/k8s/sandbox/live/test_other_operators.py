@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
-from k8s.kinds.t9k.t9k_pytorch_job import T9K_PYTORCH_JOBS
+from k8s.kinds.t9k import T9K_PYTORCH_JOBS
 from k8s.models.resources import PODS, SERVICES
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from k8s.text.errors import NotFound

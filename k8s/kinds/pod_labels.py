@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import Manifest
-from k8s.kinds.job_spec import (
-    LAUNCHER,
-    LOG_DIR_ANNOTATION,
-    TRAINER_ANNOTATION,
-    USER_ANNOTATION,
-)
+from k8s.kinds.job_spec import LAUNCHER, LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
 
 if TYPE_CHECKING:
     from k8s.kinds.job_spec import JobSpec

@@ -1,15 +1,16 @@
-"""PyTorchTrainingJob, `batch.tensorstack.dev/v1beta1`, of TensorStack: see `t9k_job` for the source.
+"""Job kinds of TensorStack, `batch.tensorstack.dev/v1beta1`: PyTorchTrainingJob and MPIJob.
 
-The first pod of the first role is the master. With torchrun the operator writes its command line, so that
-containers only have the script and its arguments; each pod runs several processes, which get their ranks at
-the rendezvous.
+Source: the T9k user manuals, "PyTorchTrainingJob" and "MPIJob", and their API reference; the CRDs are not
+public. Pods are found by their owner: the label `tensorstack.dev/owner-name` is on other pods too.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -18,29 +19,136 @@ import msgspec
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
+    JobOutcome,
     count_of,
     make_replica,
     nested,
     ranks_from,
+    read_job,
+    read_status,
     replica_count,
     text_of,
 )
+from k8s.kinds.pod_labels import job_metadata
 from k8s.kinds.pod_template import (
+    ANY_PROGRAM,
     PodShape,
+    is_script,
     job_object,
     pod_template,
+    rendezvous_env,
     restarts,
+    torchrun_program,
+    variable,
 )
-from k8s.kinds.pods.command import ANY_PROGRAM, is_script, torchrun_program
-from k8s.kinds.pods.env import rendezvous_env, variable
-from k8s.kinds.pods.labels import job_metadata
-from k8s.kinds.t9k.t9k_job import OWNER_NAME, T9kPods, read_t9k_job, replica_specs
-from k8s.models import PodSpec, accelerators, convert
+from k8s.models import Pod, PodSpec, accelerators, convert
 from k8s.models.resources import Resource
+from k8s.status import Status
 from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
     from k8s.kinds.job_spec import JobSpec
+
+OWNER_NAME = "tensorstack.dev/owner-name"
+_ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
+_FILESET = "t9k://pvc/"
+# Follows the job's name in a pod's name: a hash in some kinds, the role, and its number if any.
+_PLACE = re.compile(r"(?:[a-z0-9]{5}-)?([a-z][a-z0-9-]*?)(?:-([0-9]+))?")
+
+
+def read_t9k_job(obj: Manifest, resource: Resource, replicas: tuple[Replica, ...]) -> DeclaredJob:
+    """Read a job with T9k's phase, run mode and scheduler."""
+    spec, status = nested(obj, "spec"), nested(obj, "status")
+    outcome = _ENDINGS.get(text_of(status.get("phase")))
+    last = {found.type: found for found in read_status(obj).conditions or ()}.get(
+        "Failed" if outcome is Status.FAILED else "Completed"
+    )
+    scheduler = nested(spec, "scheduler", "t9kScheduler")
+    priority = count_of(scheduler.get("priority"))
+    job = read_job(
+        obj,
+        resource,
+        replicas,
+        JobOutcome(outcome, (last.message if last else "") or "", last.last_transition_time if last else None)
+        if outcome
+        else JobOutcome(),
+        is_suspended=_is_on(nested(spec, "runMode", "pause")),
+        queue=text_of(scheduler.get("queue")),
+        priority="" if priority is None else str(priority),
+        log_dir=_log_dir(nested(spec, "tensorboardSpec"), replicas),
+    )
+    started = {found.type: found.last_transition_time for found in job.conditions}.get("Initialized")
+    return replace(
+        job,
+        started=started,
+        restarts=count_of(status.get("backoffCount")) or 0,
+        progress="debug mode: its pods wait for you" if _is_on(nested(spec, "runMode", "debug")) else "",
+    )
+
+
+class T9kPods:
+    """Mixin of T9k's kinds: their pods are identified by owner and name."""
+
+    resource: Resource
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of a T9k job's objects."""
+        return f"{OWNER_NAME}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the name of the pod's controller if it is of this kind."""
+        owner = pod.metadata.controller
+        is_this = owner and (owner.kind, owner.api_version) == (self.resource.kind, self.resource.api_version)
+        return owner.name if owner and is_this else ""
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the role and the number at the end of the pod's name."""
+        owner = pod.metadata.controller
+        job_name = pod.metadata.label(OWNER_NAME) or (owner.name if owner is not None else "")
+        name = pod.metadata.name
+        if not job_name or not name.startswith(f"{job_name}-"):
+            return None
+        found = _PLACE.fullmatch(name[len(job_name) + 1 :])
+        index = parse_integer(found[2] or "0") if found else None
+        return (found[1], index) if found and index is not None else None
+
+
+def replica_specs(obj: Manifest) -> list[Mapping[str, Any]]:
+    """Return the entries of `replicaSpecs` that have a type."""
+    return [each for each in nested(obj, "spec").get("replicaSpecs") or () if text_of(each.get("type"))]
+
+
+def _is_on(mode: Mapping[str, Any]) -> bool:
+    # The manuals use two names for the switch.
+    return mode.get("enabled") is True or mode.get("enable") is True
+
+
+def _log_dir(tensorboard: Mapping[str, Any], replicas: Iterable[Replica]) -> str:
+    # The folder in the pods that TensorBoard reads from a volume claim.
+    folders = [
+        (text_of(claim.get("name")), text_of(path))
+        for claim in nested(tensorboard, "logDir").get("pvc") or ()
+        for path in claim.get("subPath") or ("",)
+    ]
+    for address in tensorboard.get("trainingLogFilesets") or ():
+        claim, _, path = text_of(address).removeprefix(_FILESET).partition("/")
+        folders.append((claim, path))
+    for replica in replicas:
+        pod = nested(replica.template, "spec")
+        volumes = {
+            text_of(nested(each, "persistentVolumeClaim").get("claimName")): text_of(each.get("name"))
+            for each in pod.get("volumes") or ()
+        }
+        mounts = {
+            text_of(mount.get("name")): text_of(mount.get("mountPath"))
+            for container in pod.get("containers") or ()
+            for mount in container.get("volumeMounts") or ()
+        }
+        for claim, path in folders:
+            if claim and (root := mounts.get(volumes.get(claim) or "")):
+                return "/".join(filter(None, [root.rstrip("/"), path.removeprefix("./").strip("/")]))
+    return ""
+
 
 T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
 RESTARTS = 3
@@ -237,3 +345,96 @@ def _tensorboard(spec: JobSpec) -> Manifest:
             found: Manifest = {"logDir": {"pvc": [{"name": mount.claim, "subPath": [str(path)]}]}}
             return found | ({"image": spec.tensorboard_image} if spec.tensorboard_image else {})
     return {}
+
+
+T9K_MPI_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "mpijobs", "MPIJob")
+# Workers run this whatever their command: mpirun starts the ranks in them.
+_WORKER_COMMAND = ("/usr/sbin/sshd", "-De")
+
+
+class T9kMPIJob(T9kPods):
+    """MPIJob of TensorStack: a launcher, whose log has the output of all ranks, and workers."""
+
+    title = "T9k MPIJob"
+    resource = T9K_MPI_JOBS
+    container = "mpi-worker"
+    suspend_field = "spec.runMode.pause.enabled"
+    operator = "tensorstack"
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read T9k's MPIJob, which counts as succeeded however its launcher ended."""
+        job = read_t9k_job(obj, self.resource, self.replicas(obj))
+        if job.outcome is Status.SUCCEEDED:
+            return replace(job, outcome_reason="it ended: the launcher's log tells how")
+        return job
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the launcher, which requests no GPUs unless it does so itself, and the workers."""
+        specs = replica_specs(obj)
+        if worker := nested(obj, "spec", "worker"):
+            specs = [{**worker, "type": "worker"}, *specs]
+        if not any(spec["type"] == "launcher" for spec in specs):
+            specs = [{"type": "launcher", "template": _without_resources(worker.get("template"))}, *specs]
+        command = _mpirun(obj)
+        name = text_of(nested(obj, "metadata").get("name"))
+        found = []
+        for spec in sorted(specs, key=lambda spec: spec["type"] != "launcher"):
+            is_launcher = spec["type"] == "launcher"
+            template = _with_command(nested(spec, "template"), command if is_launcher else _WORKER_COMMAND)
+            for index in range(replica_count(spec.get("replicas"))):
+                replica = make_replica(
+                    text_of(spec.get("type")),
+                    index,
+                    template,
+                    is_chief=is_launcher and index == 0,
+                    restart_policy=spec.get("restartPolicy"),
+                )
+                found.append(replace(replica, labels=((OWNER_NAME, name), ("replica-index", str(index)))))
+        return tuple(found)
+
+    def slots_of(self, obj: Manifest) -> int:
+        """Return the number of ranks of each worker: as mpirun's options say, at least one per GPU."""
+        workers = [each for each in self.replicas(obj) if not each.is_chief]
+        words = _mpirun(obj)
+        most = _number_after(words, ("-N", "--npernode", "-npernode"))
+        in_all = _number_after(words, ("-np", "-n", "--np", "-c"))
+        gpus = 0
+        if workers:
+            spec: PodSpec = convert(nested(workers[0].template, "spec"), PodSpec, strict=False)
+            gpus = accelerators.count(accelerators.of_pod(spec)) or 0
+        return max(1, most, -(-in_all // max(1, len(workers))), gpus)
+
+
+def _mpirun(obj: Manifest) -> list[str]:
+    newer, older = nested(obj, "spec", "mpiConfig"), nested(obj, "spec", "worker")
+    script = newer.get("script") or older.get("cmd") or []
+    if not script:
+        return []
+    mca: Mapping[str, Any] = newer.get("mca") or nested(obj, "spec", "mca")
+    settings = [word for key, value in mca.items() for word in ("--mca", key, value)]
+    options = newer.get("extraArgs") or older.get("extraMPIArgs") or []
+    return ["mpirun", *map(str, [*settings, *options, *script])]
+
+
+def _number_after(words: Sequence[str], options: Collection[str]) -> int:
+    pairs = pairwise(words)
+    return next((int(value) for word, value in pairs if word in options and value.isdecimal()), 0)
+
+
+def _with_command(template: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
+    spec = nested(template, "spec")
+    containers = spec.get("containers") or ()
+    named = [each for each in containers if each.get("name") == T9kMPIJob.container]
+    chosen = (named or [*containers, None])[0]
+    if not command or chosen is None:
+        return template
+    changed = [
+        {**each, "command": list(command), "args": []} if each is chosen else each for each in containers
+    ]
+    return {**template, "spec": {**spec, "containers": changed}}
+
+
+def _without_resources(template: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    spec = nested(template or {}, "spec")
+    containers = [{**each, "resources": {}} for each in spec.get("containers") or ()]
+    return {**(template or {}), "spec": {**spec, "containers": containers}}
