@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from k8s.client.auth.cluster_config import ClusterConfig, load
 from k8s.client.auth.exec_plugin import LoginDialog
-from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.kubeconfig import ConfigOverrides
 from k8s.client.connection import Connection
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.transport import (

@@ -13,7 +13,7 @@ from k8s.cluster.backoff import Backoff, ServerProbe, pause
 from k8s.cluster.discovery import RestMapper, ServedKinds, choose, fetch_served
 from k8s.cluster.joiner import Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
-from k8s.cluster.owner_lookup import OwnerLookup
+from k8s.cluster.owners import OwnerLookup
 from k8s.cluster.rules_review import fetch_rules, list_once, no_rules
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader

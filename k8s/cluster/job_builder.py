@@ -13,7 +13,7 @@ import msgspec
 
 from k8s import models
 from k8s.cluster.node_rows import holder_of
-from k8s.cluster.owner_chain import Root
+from k8s.cluster.owners import Root
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.kinds.base import MOST_REPLICAS, Replica
 from k8s.kinds.unknown import AnyOwner, is_pod_group

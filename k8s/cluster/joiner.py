@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from k8s.cluster.job_builder import JobEntry, Member, build_job, build_owner_job
 from k8s.cluster.node_rows import node_row, unready_nodes
-from k8s.cluster.owner_chain import OwnerChains
+from k8s.cluster.owners import OwnerChains
 from k8s.kinds import DeclaredJob, JobRef
 from k8s.models import LONG_AGO, Meta, Node, OwnerReference, Pod
 from k8s.snapshot import Holder, Job, NodeRow

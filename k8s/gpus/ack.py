@@ -16,8 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from k8s.gpus.links import SELF, LinkMatrix, link_bandwidth, link_name
-from k8s.gpus.smi_text import UnreadableTopology
+from k8s.gpus.links import SELF, LinkMatrix, UnreadableTopology, link_bandwidth, link_name
 from k8s.text.errors import KubeError
 from k8s.text.sanitize import parse_integer
 

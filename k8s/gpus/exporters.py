@@ -15,11 +15,10 @@ from datetime import datetime
 import msgspec
 
 from k8s.client.client import Client, fetch_version
-from k8s.client.transport import unparsable
 from k8s.gpus.dcgm import METRICS, gpu_readings, read_samples
-from k8s.gpus.proxied import Refusals, fetch_proxied
+from k8s.gpus.proxied import Refusals, fetch_proxied, list_values
 from k8s.gpus.readings import GpuReading, NodeReadings, NoReadings, NoReadingsCause, Source
-from k8s.models import Meta, Reader, Value
+from k8s.models import Meta, Value
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import SANDBOX_VERSION
 from k8s.text.errors import Forbidden, KubeError, ServerFailed, without_frames
@@ -36,8 +35,6 @@ PORT = 9400
 # Port names of known installers, the most common first.
 PORT_NAMES = ("metrics", "gpu-metrics", "dcgm-metrics", "http-metrics", "https-metrics", "dcgm")
 _IMAGE = "dcgm-exporter"
-# Pages of 500 pods: a cluster has at most 5,000 nodes.
-_MAX_PAGES = 20
 
 
 class _Port(Value, frozen=True):
@@ -135,28 +132,11 @@ async def find_on_node(client: Client, node: str) -> Exporter | None:
 
 async def _list(client: Client, namespace: str, *, selector: str = "", node: str = "") -> list[Exporter]:
     # With a selector every pod counts; without, only pods that look like an exporter.
-    reader: Reader[_ExporterPod] = Reader(_ExporterPod)
-    found: list[Exporter] = []
-    token = ""
-    for _ in range(_MAX_PAGES):
-        body = await client.list_page(
-            PODS,
-            namespace,
-            continue_token=token,
-            label_selector=selector,
-            field_selector=f"spec.nodeName={node}" if node else "",
-        )
-        try:
-            where, pods, _ = reader.read_list(body)
-        except msgspec.DecodeError as error:
-            raise unparsable("Could not list pods.", f"The list is malformed: {error}") from error
-        for pod in pods:
-            if _runs(pod) and (selector or _is_exporter(pod)):
-                found.append(_exporter(pod))
-        token = where.continue_
-        if not token:
-            break
-    return found
+    on_node = f"spec.nodeName={node}" if node else ""
+    pods = await list_values(
+        client, PODS, _ExporterPod, namespace, label_selector=selector, field_selector=on_node
+    )
+    return [_exporter(pod) for pod in pods if _runs(pod) and (selector or _is_exporter(pod))]
 
 
 def _runs(pod: _ExporterPod) -> bool:

@@ -69,6 +69,10 @@ def speeds_of(model: str) -> LinkSpeeds:
     return next((speeds for pattern, speeds in _SPEEDS if pattern.search(name)), _VOLTA)
 
 
+class UnreadableTopology(ValueError):
+    """A text that holds no usable link matrix; the message is a full sentence."""
+
+
 def link_name(text: str) -> str:
     """Normalise the name of a link: `SYS` for `SOC`; `?` if it is not a link."""
     word = text.strip().upper()

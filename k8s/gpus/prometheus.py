@@ -21,9 +21,9 @@ import msgspec
 from k8s.client.client import Client
 from k8s.client.transport import unparsable
 from k8s.gpus.dcgm import METRICS, Sample, gpu_readings, node_of
-from k8s.gpus.proxied import WITHIN_S, Refusals, fetch_proxied
+from k8s.gpus.proxied import WITHIN_S, Refusals, fetch_proxied, list_values
 from k8s.gpus.readings import NodeReadings, NoReadings, NoReadingsCause, Source, Traffic
-from k8s.models import Meta, Reader, Value
+from k8s.models import Meta, Value
 from k8s.models.resources import SERVICES
 from k8s.snapshot import NodeRow
 from k8s.text.errors import Forbidden, KubeError, without_frames
@@ -153,15 +153,9 @@ async def find_prometheus(client: Client) -> tuple[PrometheusAddress, ...]:
         KubeError: The cluster does not answer.
     """
     found: dict[tuple[str, str], PrometheusAddress] = {}
-    reader: Reader[_Service] = Reader(_Service)
     try:
         for selector in SELECTORS:
-            body = await client.list_page(SERVICES, label_selector=selector)
-            try:
-                services = reader.read_list(body)[1]
-            except msgspec.DecodeError as error:
-                raise unparsable("Could not list services.", f"The list is malformed: {error}") from error
-            for service in services:
+            for service in await list_values(client, SERVICES, _Service, label_selector=selector):
                 place = (service.metadata.namespace, service.metadata.name)
                 found.setdefault(place, _address(service))
     except Forbidden:

@@ -1,4 +1,4 @@
-"""Bounded reads through the API server's proxy, and the memory of refused ones.
+"""Typed lists, bounded reads through the API server's proxy, and the memory of refused ones.
 
 The response is not the API server's own: it may have any size, take any time, or ask for
 credentials. None of this may block the console or log it out.
@@ -9,16 +9,50 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
 
 from k8s.client.client import Client
-from k8s.client.transport import read_at_most, translated
+from k8s.client.transport import read_at_most, translated, unparsable
 from k8s.gpus.readings import NoReadings, NoReadingsCause
+from k8s.models import Reader
+from k8s.models.resources import Resource
 from k8s.text.errors import Forbidden, KubeError, NotFound, TooLarge, Unreachable
+
+T = TypeVar("T")
 
 # An exporter returns 20 KiB for 8 GPUs, and 400 KiB for 16 GPUs with seven MIG instances each.
 MAX_BYTES = 8 * 1024 * 1024
+# Pages of 500 objects: a cluster has at most 5,000 nodes.
+_MOST_PAGES = 20
 WITHIN_S = 15.0
 """Timeout of a whole response, counted from the time the request is sent."""
+
+
+async def list_values(
+    client: Client, resource: Resource, value_type: type[T], namespace: str = "", **query: Any
+) -> list[T]:
+    """Return the well-formed objects of a list; `query` are parameters of `Client.list_page`.
+
+    Raises:
+        KubeError: The server refused or did not answer, or its answer is no list.
+    """
+    reader: Reader[T] = Reader(value_type)
+    found: list[T] = []
+    token = ""
+    for _ in range(_MOST_PAGES):
+        body = await client.list_page(resource, namespace, continue_token=token, **query)
+        try:
+            where, items, _ = reader.read_list(body)
+        except msgspec.DecodeError as error:
+            why = f"The list is malformed: {error}"
+            raise unparsable(f"Could not list {resource.full_name}.", why) from error
+        found += items
+        token = where.continue_
+        if not token:
+            break
+    return found
 
 
 async def fetch_proxied(

@@ -16,10 +16,9 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
-from k8s.client.transport import unparsable
 from k8s.gpus.exporters import ExporterReader
 from k8s.gpus.prometheus import PrometheusAddress, PrometheusReader
-from k8s.gpus.proxied import Refusals
+from k8s.gpus.proxied import Refusals, list_values
 from k8s.gpus.readings import (
     NodeReadings,
     NoReadings,
@@ -29,7 +28,7 @@ from k8s.gpus.readings import (
     Telemetry,
     Usage,
 )
-from k8s.models import Meta, Reader, Value, quantity
+from k8s.models import Meta, Value, quantity
 from k8s.models.accelerators import may_be_nvidia
 from k8s.models.resources import Resource
 from k8s.snapshot import Job, NodeRow
@@ -197,13 +196,7 @@ async def fetch_usage(
         Forbidden: The user may not list metrics.
         KubeError: The metrics server does not answer.
     """
-    body = await client.list_page(resource, namespace, limit=0)
-    reader: Reader[_Metrics] = Reader(_Metrics)
-    try:
-        found = reader.read_list(body)[1]
-    except msgspec.DecodeError as error:
-        doing = f"list {resource.full_name}"
-        raise unparsable(f"Could not {doing}.", f"The list is malformed: {error}") from error
+    found = await list_values(client, resource, _Metrics, namespace, limit=0)
     return {(each.metadata.namespace, each.metadata.name): _usage(each, read_at) for each in found}
 
 

@@ -25,7 +25,7 @@ from k8s.kinds.carried_spec import with_spec
 from k8s.kinds.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec, problems_of
 from k8s.kinds.unknown import is_pod_group
 from k8s.models import convert
-from k8s.models.claim import Claim
+from k8s.models.namespace import Claim
 from k8s.models.resources import NAMESPACES, PODS, Resource
 from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, join_sentences
 

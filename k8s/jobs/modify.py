@@ -7,7 +7,7 @@ know the field drops it silently.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -39,46 +39,27 @@ def _patch(field: str, value: Any) -> Manifest:
     return patch
 
 
-class _Rule(NamedTuple):
-    holds: Callable[[Job, bool], bool]
-    """Called with the job, and whether it is to be suspended."""
-    why: Callable[[Job], str]
-
-
-# The first match is reported.
-_RULES = (
-    _Rule(lambda job, _: not kind_of(job.ref).suspend_field, lambda job: _no_field(kind_of(job.ref))),
-    _Rule(lambda job, _: job.status.is_final, lambda _: "It has ended."),
-    _Rule(lambda job, _: job.status is Status.TERMINATING, lambda _: "It is being deleted."),
-    # Kueue reverts the change: it resumes jobs that it has admitted, and suspends others.
-    _Rule(
-        lambda job, _: _KUEUE in job.labels,
-        lambda job: (
-            f"Kueue decides when it runs, by queue {job.labels[_KUEUE]}: change its Workload instead."
-        ),
-    ),
-    _Rule(
-        lambda job, _: job.queue == _KUBE_QUEUE and job.status is Status.QUEUED,
-        lambda _: "It is suspended until kube-queue has room for it.",
-    ),
-    _Rule(
-        lambda job, is_suspended: is_suspended and job.status in (Status.SUSPENDED, Status.QUEUED),
-        lambda _: "It is already suspended.",
-    ),
-    _Rule(
-        lambda job, is_suspended: (
-            not is_suspended
-            and job.status not in (Status.SUSPENDED, Status.QUEUED)
-            and not job.reason.startswith(TOLD_TO_SUSPEND)
-        ),
-        lambda _: "It is not suspended.",
-    ),
-)
-
-
 def why_not(job: Job, *, is_suspended: bool) -> str:
     """Return the reason why a job cannot be suspended or resumed; empty if it can be tried."""
-    return next((rule.why(job) for rule in _RULES if rule.holds(job, is_suspended)), "")
+    if not kind_of(job.ref).suspend_field:
+        return _no_field(kind_of(job.ref))
+    if why := _why_over(job):
+        return why
+    if _KUEUE in job.labels:
+        # It reverts the change: it resumes jobs that it has admitted, and suspends others.
+        return f"Kueue decides when it runs, by queue {job.labels[_KUEUE]}: change its Workload instead."
+    if job.queue == _KUBE_QUEUE and job.status is Status.QUEUED:
+        return "It is suspended until kube-queue has room for it."
+    waits = job.status in (Status.SUSPENDED, Status.QUEUED)
+    if is_suspended:
+        return "It is already suspended." if waits else ""
+    return "" if waits or job.reason.startswith(TOLD_TO_SUSPEND) else "It is not suspended."
+
+
+def _why_over(job: Job) -> str:
+    if job.status.is_final:
+        return "It has ended."
+    return "It is being deleted." if job.status is Status.TERMINATING else ""
 
 
 async def suspend_job(client: Client, ref: JobRef, uid: str, *, is_suspended: bool) -> None:
@@ -135,10 +116,8 @@ def why_not_scaled(job: Job, obj: Manifest, replicas: int) -> str:
     kind = kind_of(job.ref)
     if not isinstance(kind, ElasticKind):
         return f"The number of pods of a {kind.title} is fixed."
-    if job.status.is_final:
-        return "It has ended."
-    if job.status is Status.TERMINATING:
-        return "It is being deleted."
+    if why := _why_over(job):
+        return why
     size = size_of(kind, obj)
     if size is None:
         return "It is not elastic: submit it with --elastic-min and --elastic-max."

@@ -30,7 +30,7 @@ from k8s.kinds.pod_code import (
     is_brought,
     trainer_config_name,
 )
-from k8s.models.claim import Claim
+from k8s.models.namespace import Claim
 from k8s.models.quantity import parse
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 

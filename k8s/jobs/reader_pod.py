@@ -95,14 +95,20 @@ async def running_reader(client: Client, manifest: Manifest) -> AsyncIterator[st
         await delete_ended_readers(client, namespace)
     try:
         await with_grace(client.create(PODS, manifest, namespace))
-        await _until_running(client, name, namespace)
+        hint = "Check that the volume can be attached and the image can be pulled, or name another image."
+        await until_running(client, name, namespace, "Could not read the volume.", hint)
         yield name
     finally:
         with suppress(KubeError):  # it ends by itself
             await asyncio.shield(client.delete(PODS, name, namespace, grace_period_s=0))
 
 
-async def _until_running(client: Client, name: str, namespace: str) -> None:
+async def until_running(client: Client, name: str, namespace: str, what: str, hint: str) -> None:
+    """Wait until a temporary pod runs; `what` failed otherwise, and `hint` is what to check.
+
+    Raises:
+        KubeError: It has ended, or does not start within `START_S`.
+    """
     phase = why = ""
     try:
         async with asyncio.timeout(START_S):
@@ -110,12 +116,11 @@ async def _until_running(client: Client, name: str, namespace: str) -> None:
                 pod = await client.get(PODS, name, namespace)
                 phase, why = text_of(nested(pod, "status").get("phase")), _waiting_reason(pod)
                 if phase in ("Failed", "Succeeded"):
-                    raise KubeError("Could not read the volume.", f"Pod {name} has ended: {phase}.")
+                    raise KubeError(what, f"Pod {name} has ended: {phase}.")
                 await asyncio.sleep(0.2)
     except TimeoutError as error:
         why = f"Pod {name} does not start within {START_S:.0f} s: {why or phase or 'Unknown'}."
-        hint = "Check that the volume can be attached and the image can be pulled, or name another image."
-        raise KubeError("Could not read the volume.", why, hint) from error
+        raise KubeError(what, why, hint) from error
 
 
 def _waiting_reason(pod: Mapping[str, Any]) -> str:

@@ -13,18 +13,17 @@ from uuid import uuid4
 
 from k8s.client.client import Client
 from k8s.jobs.exec import STDERR, start
+from k8s.jobs.reader_pod import until_running
 from k8s.jobs.transaction import with_grace
 from k8s.kinds import Manifest
 from k8s.kinds.job_spec import JobFiles, JobSpec, Mount
-from k8s.kinds.parse import nested, text_of
+from k8s.kinds.parse import text_of
 from k8s.kinds.pod_code import HOME, code_folder
 from k8s.models.resources import PODS
 from k8s.text.errors import KubeError, NotFound
 
 # Folder of a volume with the code of jobs.
 ROOT = ".gpuconsole/code"
-# Longest wait for the pod to run: its image may have to be pulled.
-START_S = 300.0
 Progress = Callable[[int, int], None]
 """Called with the bytes sent and the total."""
 _LIFE_S = 3600
@@ -82,7 +81,8 @@ async def upload_code(
         raise
     name, uid = text_of(made["metadata"]["name"]), text_of(made["metadata"].get("uid"))
     try:
-        await _until_running(client, name, spec.namespace)
+        hint = "Check that the volume is bound and the image can be pulled."
+        await until_running(client, name, spec.namespace, "Could not send the code into the volume.", hint)
         await _send(client, name, spec, files, on_progress)
     finally:
         await asyncio.shield(_remove(client, name, spec.namespace, uid))
@@ -108,21 +108,6 @@ def _pod(spec: JobSpec, mount: Mount) -> Manifest:
     }
     meta = {"name": f"{spec.name}-upload-{uuid4().hex[:5]}", "namespace": spec.namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}
-
-
-async def _until_running(client: Client, name: str, namespace: str) -> None:
-    what = "Could not send the code into the volume."
-    phase = ""
-    try:
-        async with asyncio.timeout(START_S):
-            while phase != "Running":
-                phase = text_of(nested(await client.get(PODS, name, namespace), "status").get("phase"))
-                if phase in ("Failed", "Succeeded"):
-                    raise KubeError(what, f"Pod {name} has ended: {phase}.")
-                await asyncio.sleep(0.2)
-    except TimeoutError as error:
-        why = f"Pod {name} does not start: {phase or 'Unknown'} after {START_S:.0f} s."
-        raise KubeError(what, why, "Check that the volume is bound and the image can be pulled.") from error
 
 
 async def _send(client: Client, pod: str, spec: JobSpec, files: JobFiles, on_progress: Progress) -> None:

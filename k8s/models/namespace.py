@@ -1,4 +1,4 @@
-"""Namespaces and resource quotas."""
+"""Namespaces, resource quotas and persistent volume claims."""
 
 from __future__ import annotations
 
@@ -40,3 +40,63 @@ class Quota(Value, frozen=True):
     metadata: Meta
     spec: QuotaSpec = QuotaSpec()
     status: QuotaStatus = QuotaStatus()
+
+
+_SHORT_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+class ClaimResources(Value, frozen=True):
+    """The requested `storage`."""
+
+    requests: Quantities | None = None
+
+
+class ClaimSpec(Value, frozen=True):
+    """The requested volume; `volume_name` is empty until it is bound."""
+
+    access_modes: list[str] | None = None
+    resources: ClaimResources = ClaimResources()
+    storage_class_name: str = ""
+    volume_name: str = ""
+
+
+class ClaimStatus(Value, frozen=True):
+    """The phase, and the properties of the bound volume."""
+
+    phase: str = ""
+    access_modes: list[str] | None = None
+    capacity: Quantities | None = None
+
+
+class Claim(Value, frozen=True):
+    """A `v1.PersistentVolumeClaim`."""
+
+    metadata: Meta
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+    @property
+    def access_modes(self) -> tuple[str, ...]:
+        """The access modes of the volume, or the requested ones while it is not bound."""
+        return tuple(self.status.access_modes or self.spec.access_modes or ())
+
+    @property
+    def short_modes(self) -> str:
+        """The access modes in kubectl's abbreviations: `RWX,ROX`."""
+        return ",".join(_SHORT_MODES.get(mode, mode) for mode in self.access_modes)
+
+    @property
+    def size(self) -> str:
+        """The capacity, or the requested size while not bound; empty if neither is known."""
+        found = self.status.capacity or self.spec.resources.requests or {}
+        return str(found.get("storage", ""))
+
+    @property
+    def state(self) -> str:
+        """`Terminating` while it is being deleted, else the phase: Bound, Pending, Lost."""
+        return "Terminating" if self.metadata.deletion_timestamp else self.status.phase

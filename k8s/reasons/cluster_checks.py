@@ -21,8 +21,7 @@ from k8s.kinds import CreatableKind, Manifest, NeededObject
 from k8s.kinds.job_spec import ACCESS_MODES, JobSpec, NewClaim
 from k8s.models import Node, convert
 from k8s.models.base import Meta
-from k8s.models.claim import Claim, ClaimSpec, ClaimStatus
-from k8s.models.namespace import Quota
+from k8s.models.namespace import Claim, ClaimSpec, ClaimStatus, Quota
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, NODES, QUOTAS, SECRETS, Resource
 from k8s.reasons import requests
 from k8s.reasons.cause import REFUSED, Cause, error, warning

@@ -11,8 +11,7 @@ from typing import Any
 
 from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Event, Node
-from k8s.models.claim import Claim
-from k8s.models.namespace import Quota
+from k8s.models.namespace import Claim, Quota
 from k8s.reasons.failures import CAUSES, ContainerLog, FailureCause, Triage, triage
 from k8s.reasons.objects import (
     ExistingObject,

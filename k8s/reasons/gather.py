@@ -14,8 +14,7 @@ from k8s.client.client import Client
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.unknown import is_pod_group
 from k8s.models import Event, Meta, Node
-from k8s.models.claim import Claim
-from k8s.models.namespace import Quota
+from k8s.models.namespace import Claim, Quota
 from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.reasons import requests
 from k8s.reasons.cause import Cause

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from k8s.models import PodSpec
-from k8s.models.claim import Claim
-from k8s.models.namespace import Quota
+from k8s.models.namespace import Claim, Quota
 from k8s.reasons import requests
 from k8s.reasons.cause import ERROR, Cause, Fact
 from k8s.reasons.objects import LimitRange, LimitRangeItem, LocalQueue, StorageClass

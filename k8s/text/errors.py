@@ -1,19 +1,4 @@
-"""Errors of the cluster, one class per cause that callers handle differently.
-
-KubeError                  what failed, why in the server's words, what to do next
-├── NoCluster              no usable kubeconfig
-├── Unreachable            no answer: connection refused, reset, timed out
-├── NotKubernetes          an answer, but not from a Kubernetes API
-├── Unauthorized           401: the credentials are missing or expired
-├── Forbidden              403: the user lacks the permission
-├── NotFound               404
-├── Conflict               409: changed meanwhile, or the name is taken
-├── Expired                410: the resource version is too old, list again
-├── Invalid                400, 422: refused, with the fields that are wrong
-├── Throttled              429, with the seconds to wait
-└── ServerFailed           5xx, or an answer that cannot be read
-    └── TooLarge           an answer beyond a limit, with the seconds to wait
-"""
+"""Errors of the cluster, one class per cause that callers handle differently."""
 
 from __future__ import annotations
 
@@ -63,7 +48,7 @@ class NoCluster(KubeError):
 
 
 class Unreachable(KubeError):
-    """No answer from the server."""
+    """No answer: connection refused, reset, timed out."""
 
 
 class NotKubernetes(KubeError):
@@ -71,19 +56,19 @@ class NotKubernetes(KubeError):
 
 
 class Unauthorized(KubeError):
-    """Missing or expired credentials."""
+    """401: missing or expired credentials."""
 
 
 class Forbidden(KubeError):
-    """Missing permission."""
+    """403: missing permission."""
 
 
 class NotFound(KubeError):
-    """Missing object or resource."""
+    """404: missing object or resource."""
 
 
 class Conflict(KubeError):
-    """Object changed meanwhile, or name already in use."""
+    """409: object changed meanwhile, or name already in use."""
 
     @property
     def is_name_in_use(self) -> bool:
@@ -94,11 +79,11 @@ class Conflict(KubeError):
 
 
 class Expired(KubeError):
-    """Resource version too old to resume from: list again."""
+    """410: resource version too old to resume from; list again."""
 
 
 class Invalid(KubeError):
-    """Object that the server refuses."""
+    """400, 422: object that the server refuses."""
 
     causes: Mapping[str, str] = {}
     """The server's message by field path, e.g. `spec.template.spec.containers[0].image`."""
@@ -110,13 +95,13 @@ class Invalid(KubeError):
 
 
 class Throttled(KubeError):
-    """Request refused by rate limiting."""
+    """429: request refused by rate limiting."""
 
     retry_after_s: float = 1.0
 
 
 class ServerFailed(KubeError):
-    """Server error, or an answer that cannot be read."""
+    """5xx, or an answer that cannot be read."""
 
     retry_after_s: float = 0.0
     """Retry-After of the server; 0 if it sent none."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 _BY_FOLDER = {
     "k8s/client": "rate_limiter connection transport auth/exec_plugin auth/kubeconfig",
-    "k8s/cluster": "job_builder joiner node_rows owner_chain backoff discovery mirror",
+    "k8s/cluster": "job_builder joiner node_rows owners backoff discovery mirror",
     "k8s/kinds/job_spec": "field_types parts rules spec",
     "k8s/jobs": "arena_objects owned_objects create transaction",
     "k8s/kinds": "batch_job carried_spec pod_labels pod_template pods_spec t9k",

@@ -6,7 +6,7 @@ import argparse
 
 from k8s.cluster.mirror import Mirror
 from k8s.models import Meta, Reader
-from k8s.models.claim import Claim
+from k8s.models.namespace import Claim
 from k8s.models.resources import CLAIMS
 from tui.commands.support.connect import check_namespace, cluster, namespace_in_use, server_clock
 from tui.commands.support.listing import ItemList, add_list_flags

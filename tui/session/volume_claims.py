@@ -10,7 +10,7 @@ from msgspec import ValidationError
 
 from k8s.client.client import Client
 from k8s.models import Event, convert
-from k8s.models.claim import Claim
+from k8s.models.namespace import Claim
 from k8s.models.resources import CLAIMS, EVENTS, PODS
 from k8s.text.errors import KubeError
 from tui.tables.events import event_order

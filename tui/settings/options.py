@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from platformdirs import PlatformDirs
 
-from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.kubeconfig import ConfigOverrides
 
 _DIRS = PlatformDirs("gpuconsole", appauthor=False)
 

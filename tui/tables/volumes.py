@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k8s.kinds.job_spec import USER_ANNOTATION
 from k8s.models import quantity
-from k8s.models.claim import Claim
+from k8s.models.namespace import Claim
 from k8s.text.sanitize import sanitize
 from tui.tables.column import Cell, ListColumn
 from tui.text.format import NOTHING, CellStyle, Clock, seconds_since, timestamp

@@ -28,8 +28,14 @@ from k8s.client.auth.exec_plugin import (
     NeedsTerminal,
     without_secrets,
 )
-from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Context, ResolvedContext, read_kubeconfig
-from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.kubeconfig import (
+    SANDBOX_HINT,
+    UNUSABLE,
+    ConfigOverrides,
+    Context,
+    ResolvedContext,
+    read_kubeconfig,
+)
 from k8s.client.auth.proxies import is_loopback, proxy_for
 from k8s.text.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
 from k8s.text.home import file_problem, read_named_file

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from k8s.client import transport
-from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.kubeconfig import ConfigOverrides
 from k8s.client.client import Client
 from k8s.client.transport import MOST_ANSWER_BYTES, MOST_LINE_BYTES, lines, warnings_in
 from k8s.cluster.mirror import Mirror

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from k8s.cluster import owner_lookup
-from k8s.cluster.owner_lookup import OwnerLookup
+from k8s.cluster import owners
+from k8s.cluster.owners import OwnerLookup
 from k8s.models import OwnerReference
 from k8s.models.resources import Resource
 from k8s.text.errors import ServerFailed
@@ -140,7 +140,7 @@ async def test_owners_without_pods_are_dropped_from_the_cache() -> None:
 
 
 async def test_the_number_of_owners_remembered_has_an_end() -> None:
-    most = owner_lookup.MOST_OWNERS
+    most = owners.MOST_OWNERS
     async with looking() as watched:
         many = [reference("Notebook", f"n{number}", "kubeflow.org/v1") for number in range(most + 5)]
         watched.lookup.update(wanted(*many))

@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.gpus.ack import config_map, node_of, read_config_map
-from k8s.gpus.links import MACHINES, LinkMatrix, distance, groups_of, link_bandwidth, link_name
+from k8s.gpus.gpu_links import read_topology
+from k8s.gpus.links import (
+    MACHINES,
+    LinkMatrix,
+    UnreadableTopology,
+    distance,
+    groups_of,
+    link_bandwidth,
+    link_name,
+)
 from k8s.gpus.network import neighbourhoods, network_path
 from k8s.gpus.nvml import read_nvml
-from k8s.gpus.smi_text import UnreadableTopology, read_topology
 from tests.k8s.gpus.texts import H100, OLD
 
 pytestmark = pytest.mark.usefixtures("every_gpu")

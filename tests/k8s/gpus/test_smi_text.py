@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.gpus.links import MACHINES, PCIE_LINKS, LinkMatrix
-from k8s.gpus.smi_text import MAX_GPUS, UnreadableTopology, read_topology
+from k8s.gpus.gpu_links import MAX_GPUS, read_topology
+from k8s.gpus.links import MACHINES, PCIE_LINKS, LinkMatrix, UnreadableTopology
 from tests.k8s.gpus.texts import DGX_1V, H100, LEGEND, OLD, ONE, TWO_BY_HOST_BRIDGE
 
 

@@ -10,8 +10,7 @@ import pytest
 from msgspec import structs
 
 from k8s.kinds import JobRef
-from k8s.models.claim import Claim
-from k8s.models.namespace import Quota
+from k8s.models.namespace import Claim, Quota
 from k8s.reasons import objects as o
 from k8s.reasons.requests import ObjectVolumeSource, Volume
 from k8s.reasons.rules import explain

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.kubeconfig import ConfigOverrides
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status

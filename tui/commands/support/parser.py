@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.kubeconfig import ConfigOverrides
 from k8s.text.sanitize import sanitize_lines
 from tui.commands import COMMANDS, NOT_HERE, REMOVED_FLAGS
 from tui.commands.support.output import WrongUsage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from k8s.models import Event
-from k8s.models.claim import Claim
+from k8s.models.namespace import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.screens.base.feed_view import FeedView
