@@ -41,10 +41,12 @@ from k8s.reasons.pod_rules import (
     claim_cause,
     limit_causes,
     missing_key,
+    missing_name,
     missing_object,
-    missing_priority,
+    no_namespace,
     queue_cause,
     quota_causes,
+    taken_name,
 )
 from k8s.reasons.predicates import ClusterCapacity, NodeCapacity
 from k8s.reasons.requests import SchedulingSpec
@@ -77,8 +79,7 @@ async def check_against_cluster(
         beside: Further objects that are created with them, and need no check.
     """
     if await namespace_is_missing(client, spec.namespace):
-        text = f"{REFUSED}there is no namespace {spec.namespace}"
-        return [error("namespace", text, "choose one that exists")]
+        return [no_namespace(spec.namespace)]
     manifest = next(obj for resource, obj in objects if resource == kind.resource)
     pods = list({id(pod): pod for _, pod in named_pods(kind, manifest)}.values())
     made = {(resource, str(obj["metadata"].get("name"))) for resource, obj in (*objects, *beside)}
@@ -263,7 +264,7 @@ async def _priority_class(client: Client, name: str) -> list[Cause]:
     if await find(client, PRIORITIES, name) is not None:
         return []
     known = [str(each["metadata"]["name"]) for each in await client.list(PRIORITIES)]
-    return _at("priority_class", missing_priority(name, known))
+    return _at("priority_class", missing_name("PriorityClass", name, known))
 
 
 async def _queue(client: Client, spec: JobSpec) -> list[Cause]:
@@ -315,8 +316,7 @@ async def check_objects(
     found: list[Cause] = []
     for home, named in homes.items():
         if await namespace_is_missing(client, home):
-            text = f"{REFUSED}there is no namespace {home}"
-            found.append(error("namespace", text, "choose one that exists"))
+            found.append(no_namespace(home))
             continue
         resources = list(dict.fromkeys(resource for resource, _ in named))
         unserved = await run_checks(served_findings(client, each) for each in resources)
@@ -411,8 +411,7 @@ async def name_findings(client: Client, resource: Resource, name: str, namespace
     """
     if await find(client, resource, name, namespace) is None:
         return []
-    text = f"{REFUSED}{resource.kind} {name} already exists in {namespace}"
-    return [error("name", text, "choose another name, or delete that one first", f"{resource.kind} {name}")]
+    return [taken_name(resource.kind, name, namespace)]
 
 
 async def find(client: Client, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from k8s.models import PodSpec
 from k8s.models.namespace import Claim, Quota
 from k8s.reasons import requests
-from k8s.reasons.cause import ERROR, Cause, Fact
+from k8s.reasons.cause import ERROR, REFUSED, Cause, Fact, error
 from k8s.reasons.objects import LimitRange, LimitRangeItem, LocalQueue, StorageClass
 from k8s.reasons.phrases import amount, bare_amount, cut
 from k8s.reasons.requests import Amount, ResourceList
@@ -36,9 +36,7 @@ def claim_cause(
     """
     waits = f"Waits for volume claim {name}"
     if claim is None:
-        sentence = f"{waits}, which does not exist in {namespace}."
-        steps = ("Create it, or name one that exists.", "See those that exist: gpuconsole data list")
-        return Cause(sentence, help=steps, severity=ERROR)
+        return missing_object("volume claim", name, namespace, "See those that exist: gpuconsole data list")
     if claim.state in ("Lost", "Terminating"):
         volume = " ".join(filter(None, ("whose volume", claim.spec.volume_name)))
         why = f"{volume} is lost" if claim.state == "Lost" else "which is being deleted"
@@ -63,10 +61,10 @@ def claim_cause(
     return Cause(sentence, facts, (f"See what its events say: kubectl describe pvc {name}",))
 
 
-def missing_object(kind: str, name: str, namespace: str) -> Cause:
-    """Return the cause that pods need a Secret or ConfigMap that does not exist."""
+def missing_object(kind: str, name: str, namespace: str, *further: str) -> Cause:
+    """Return the cause that pods need a claim, Secret or ConfigMap that does not exist."""
     sentence = f"Waits for {kind} {name}, which does not exist in {namespace}."
-    return Cause(sentence, help=("Create it, or name one that exists.",), severity=ERROR)
+    return Cause(sentence, help=("Create it, or name one that exists.", *further), severity=ERROR)
 
 
 def missing_key(kind: str, owner: str, key: str, keys: Iterable[str] = ()) -> Cause:
@@ -76,11 +74,29 @@ def missing_key(kind: str, owner: str, key: str, keys: Iterable[str] = ()) -> Ca
     return Cause(f"Waits for key {key} of {owner}, which has no such key.", help=(advice,), severity=ERROR)
 
 
-def missing_priority(name: str, choices: Iterable[str] = ()) -> Cause:
-    """Return the cause that pods name a PriorityClass that does not exist; the job itself is accepted."""
-    sentence = f"Its pods cannot be created: there is no PriorityClass {name}."
-    advice = _choose(choices) or "Name a PriorityClass that exists."
+def missing_name(kind: str, name: str, choices: Iterable[str] = ()) -> Cause:
+    """Return the cause that pods name a PriorityClass or account that does not exist; the job is accepted."""
+    sentence = f"Its pods cannot be created: there is no {kind} {name}."
+    advice = _choose(choices) or f"Create the {kind}, or name one that exists."
     return Cause(sentence, help=(advice,), severity=ERROR)
+
+
+def gang_cause(pods: int, state: str) -> Cause:
+    """Return the cause that pods start together or not at all; `state` says what keeps them."""
+    together = f"{pods} must start together, " if pods > 1 else ""
+    advice = "Wait until all of them fit at once, or use fewer or smaller pods."
+    return Cause(f"Waits for its gang: {together}{state}.", help=(advice,))
+
+
+def no_namespace(name: str) -> Cause:
+    """Return the cause that a job's namespace does not exist."""
+    return error("namespace", f"{REFUSED}there is no namespace {name}", "choose one that exists")
+
+
+def taken_name(kind: str, name: str, namespace: str) -> Cause:
+    """Return the cause that the name of an object is used by another."""
+    text = f"{REFUSED}{kind} {name} already exists in {namespace}"
+    return error("name", text, "choose another name, or delete that one first", f"{kind} {name}")
 
 
 def queue_cause(name: str, queue: LocalQueue | None, namespace: str) -> Cause | None:

@@ -31,8 +31,7 @@ WAITING: tuple[Rule, ...] = (
     no_pods.operator_absent,
     no_pods.refused,
     no_pods.cannot_create,
-    no_pods.no_such_priority,
-    no_pods.no_such_account,
+    no_pods.no_such_name,
     no_pods.over_quota,
     no_pods.out_of_limits,
     no_pods.gated,
@@ -61,47 +60,29 @@ ENDED: tuple[Rule, ...] = (
 )
 
 # A rule is skipped if one of these, which are more precise, has found a cause.
+_NOT_PLACED: tuple[Rule, ...] = (
+    unschedulable.capacity,
+    unschedulable.claims,
+    unschedulable.gang,
+)
 _ALTERNATIVES: Mapping[Rule, tuple[Rule, ...]] = {
-    unschedulable.scheduler_message: (
-        unschedulable.capacity,
-        unschedulable.claims,
-        unschedulable.gang,
-        unschedulable.nominated,
-    ),
-    unschedulable.not_scheduled: (
-        unschedulable.capacity,
-        unschedulable.claims,
-        unschedulable.scheduler_message,
-        unschedulable.no_scheduler,
-        unschedulable.gang,
-        no_pods.gated,
-    ),
-    no_pods.no_pods_yet: (
-        no_pods.kueue,
-        no_pods.suspended,
-        no_pods.operator_absent,
-        no_pods.refused,
-        no_pods.cannot_create,
-        no_pods.over_quota,
-        no_pods.no_such_priority,
-        no_pods.no_such_account,
-        no_pods.out_of_limits,
-        no_pods.being_deleted,
-    ),
-    not_started.starting: (
-        not_started.node_lost,
-        not_started.image,
-        not_started.config,
-        not_started.mounts,
-        not_started.init,
-        unschedulable.claims,
-    ),
     no_pods.suspended: (no_pods.kueue,),
     no_pods.over_quota: (no_pods.cannot_create,),
     no_pods.out_of_limits: (no_pods.cannot_create,),
-    no_pods.no_such_priority: (no_pods.cannot_create,),
-    no_pods.no_such_account: (no_pods.cannot_create,),
+    no_pods.no_such_name: (no_pods.cannot_create,),
     not_started.mounts: (unschedulable.claims,),
+    unschedulable.scheduler_message: (*_NOT_PLACED, unschedulable.nominated),
+    unschedulable.not_scheduled: (
+        *_NOT_PLACED,
+        unschedulable.scheduler_message,
+        unschedulable.no_scheduler,
+        no_pods.gated,
+    ),
+    no_pods.no_pods_yet: tuple(each for each in WAITING if each.__module__ == no_pods.__name__),
+    not_started.starting: (
+        unschedulable.claims,
+        *(each for each in WAITING if each.__module__ == not_started.__name__),
+    ),
 }
 # These only repeat the reason in the job's row.
 _VAGUE: tuple[Rule, ...] = (

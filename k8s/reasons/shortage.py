@@ -14,7 +14,7 @@ from k8s.models.node import cordon_reason, faults
 from k8s.reasons import requests
 from k8s.reasons.cause import ERROR, Cause, Fact
 from k8s.reasons.phrases import amount, bare_amount, count, names, span, verb
-from k8s.reasons.pod_rules import field_of
+from k8s.reasons.pod_rules import field_of, gang_cause
 from k8s.reasons.predicates import (
     ClusterCapacity,
     InfeasibleNode,
@@ -390,9 +390,9 @@ def capacity_cause(
     )
     fit = shortage.placed + bound
     if is_busy and not final.is_final and len(pod_sets) == 1 and 0 < fit < gang:
-        text = f"Waits for its gang: {gang} must start together, {fit} {'fits' if fit == 1 else 'fit'}"
-        facts.append(Fact("gang", shortage.sentence))
-        return replace(cause, sentence=f"{text}.", brief=text, facts=tuple(facts), is_shortage=False)
+        of_gang = gang_cause(gang, f"{fit} {'fits' if fit == 1 else 'fit'}")
+        because = Fact("gang", shortage.sentence)
+        return replace(of_gang, facts=(*facts, because), help=cause.help, field=cause.field)
     return replace(cause, severity=ERROR) if cause.is_never else cause
 
 

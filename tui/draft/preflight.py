@@ -16,9 +16,9 @@ from k8s.kinds.job_spec import JobSpec, wants_gpus
 from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models import accelerators
 from k8s.models.resources import Resource
-from k8s.reasons.cause import ERROR, REFUSED, Cause, Severity
+from k8s.reasons.cause import ERROR, Cause, Severity
 from k8s.reasons.cluster_checks import check_against_cluster, check_objects, fetch_capacity
-from k8s.reasons.pod_rules import claim_cause
+from k8s.reasons.pod_rules import claim_cause, taken_name
 from k8s.reasons.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, main_resource
 from k8s.reasons.shortage import PodSet, pod_sets
 from k8s.reasons.static_checks import check_capacity, check_statically, pods_at_once
@@ -93,8 +93,8 @@ def preflight(
         == (spec.namespace, spec.name, result.kind.resource.kind)
         for job in snapshot.jobs
     ):
-        taken = f"{result.kind.resource.kind} {spec.name} already exists in {spec.namespace}"
-        lines.append(Cause(f"{REFUSED}{taken}", severity=ERROR))
+        taken = taken_name(result.kind.resource.kind, spec.name, spec.namespace)
+        lines.append(Cause(taken.text, severity=ERROR))
     return lines
 
 

@@ -13,7 +13,7 @@ from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.evidence import QUEUE_LABEL, Evidence, dig
 from k8s.reasons.objects import Workload, WorkloadStatus
 from k8s.reasons.phrases import condition_text, count, cut, names, order, seconds_between, span
-from k8s.reasons.pod_rules import counted_resource, limit_causes, missing_priority, queue_cause, quota_causes
+from k8s.reasons.pod_rules import counted_resource, limit_causes, missing_name, queue_cause, quota_causes
 from k8s.status import Status
 
 # Seconds before the silence of an operator or scheduler means something.
@@ -288,11 +288,11 @@ _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Ca
     ),
     (
         re.compile(r"no PriorityClass with name (\S+) was found"),
-        lambda _, found: missing_priority(found[1]),
+        lambda _, found: missing_name("PriorityClass", found[1]),
     ),
     (
         re.compile(r"service ?account \"?([^\s\":]+)\"? (?:was )?not found"),
-        lambda _, found: _no_account(found[1]),
+        lambda _, found: missing_name("ServiceAccount", found[1]),
     ),
     (
         re.compile(r"violates PodSecurity \"([^\"]+)\":? ?(.*)"),
@@ -305,25 +305,13 @@ _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Ca
 )
 
 
-def no_such_priority(evidence: Evidence) -> Cause | None:
-    """Detect a missing PriorityClass."""
-    missing = [name for name, found in evidence.priorities.items() if found is None]
-    if not missing or not evidence.podless:
-        return None
-    return missing_priority(names(missing))
-
-
-def no_such_account(evidence: Evidence) -> Cause | None:
-    """Detect a missing ServiceAccount."""
-    missing = [name for name, found in evidence.accounts.items() if found is None]
-    if not missing or not evidence.podless:
-        return None
-    return _no_account(names(missing))
-
-
-def _no_account(name: str) -> Cause:
-    sentence = f"Its pods cannot be created: there is no ServiceAccount {name}."
-    return Cause(sentence, help=("Create the ServiceAccount, or name one that exists.",))
+def no_such_name(evidence: Evidence) -> Cause | None:
+    """Detect a missing PriorityClass or ServiceAccount."""
+    named = (("PriorityClass", evidence.priorities), ("ServiceAccount", evidence.accounts))
+    for kind, by_name in named if evidence.podless else ():
+        if missing := [name for name, found in by_name.items() if found is None]:
+            return missing_name(kind, names(missing))
+    return None
 
 
 def over_quota(evidence: Evidence) -> Cause | None:

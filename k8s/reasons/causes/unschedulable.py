@@ -8,7 +8,7 @@ from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.causes.no_pods import PATIENCE_S
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.phrases import count, cut, names, seconds_between, span, verb
-from k8s.reasons.pod_rules import claim_cause
+from k8s.reasons.pod_rules import claim_cause, gang_cause
 from k8s.reasons.requests import SchedulingSpec
 from k8s.reasons.shortage import (
     capacity_cause,
@@ -132,13 +132,9 @@ def gang(evidence: Evidence) -> Cause | None:
     unschedulable = next((each for each in messages if each.type in ("Unschedulable", _GROUP_PLACED)), None)
     why = f": {cut(unschedulable.message)}" if unschedulable is not None else ""
     queue = f" in queue {group.spec.queue}" if group.spec.queue else ""
-    together = f"; {group.min_pods} pods must start together" if group.min_pods > 1 else ""
-    phase = group.status.phase or "new"
-    return Cause(
-        f"Waits for its gang: PodGroup {group.metadata.name} is {phase}{queue}{together}{why}.",
-        tuple(Fact("gang", f"{each.type}: {cut(each.message)}") for each in messages),
-        ("Wait until all of them fit at once, or use fewer or smaller pods.",),
-    )
+    state = f"PodGroup {group.metadata.name} is {group.status.phase or 'new'}{queue}{why}"
+    facts = tuple(Fact("gang", f"{each.type}: {cut(each.message)}") for each in messages)
+    return replace(gang_cause(group.min_pods, state), facts=facts)
 
 
 def nominated(evidence: Evidence) -> Cause | None:

@@ -242,7 +242,7 @@ async def test_references_and_gangs_are_looked_up(cluster: ScriptedCluster, clie
     group = {"metadata": {"name": "gang"}, "spec": {"minMember": 4}, "status": {"phase": "Pending"}}
     cluster.say("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups/gang", Say(group))
     answer = await ask(client, waiting_job(), held("a", 8))
-    assert answer.sentence == "Waits for its gang: PodGroup gang is Pending; 4 pods must start together."
+    assert answer.sentence == "Waits for its gang: 4 must start together, PodGroup gang is Pending."
 
 
 async def test_the_native_pod_group_of_a_pod_is_looked_up(cluster: ScriptedCluster, client: Client) -> None:
@@ -251,7 +251,7 @@ async def test_the_native_pod_group_of_a_pod_is_looked_up(cluster: ScriptedClust
     group = {"metadata": {"name": "bert-g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
     cluster.say("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/bert-g", Say(group))
     answer = await ask(client, waiting_job(), held("a", 8))
-    assert answer.sentence == "Waits for its gang: PodGroup bert-g is new; 3 pods must start together."
+    assert answer.sentence == "Waits for its gang: 3 must start together, PodGroup bert-g is new."
 
 
 async def test_events_of_a_job_in_between_are_found(cluster: ScriptedCluster, client: Client) -> None:

@@ -299,10 +299,10 @@ UNSCHEDULED = [
          pod_group=group(minMember=4)),
     case("Waits for GPUs: room for 2 of 5 pods…", *map(instance, WORKERS), **TWO_OF_FIVE,
          pod_group=group(schedulingPolicy={"basic": {}})),
-    case("Waits for its gang: PodGroup g is new; 3 pods must start together: 2 of 3 placed.", **MASTER,
+    case("Waits for its gang: 3 must start together, PodGroup g is new: 2 of 3 placed.", **MASTER,
          **ROOM,
          pod_group=group(NOT_PLACED, "g", schedulingPolicy=native(3))),
-    case("Waits for its gang: PodGroup bert is Inqueue in queue lab; 4 pods must start together: 2/4 tasks "
+    case("Waits for its gang: 4 must start together, PodGroup bert is Inqueue in queue lab: 2/4 tasks "
          "in gang.", **MASTER, **ROOM, pod_group=VOLCANO),
     case("Waits for GPUs:…", **MASTER, **FULL, pod_group=VOLCANO,
          facts=("gang: PodGroup bert: all 4 pods must fit at once", "also: Waits for its gang:")),
