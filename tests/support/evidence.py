@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -196,3 +197,45 @@ def ended(code: int, reason: str = "Error", at: float = 10, name: str = "pytorch
 
 def on_node(name: str = "worker-0", status: Status = Status.STARTING, **more: Any) -> Any:
     return instance(name, status, node="a", **more)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A waiting job; a sentence that ends with `…` is only the start."""
+
+    sentence: str
+    instances: tuple[Instance, ...]
+    parts: Mapping[str, Any]
+    help: str = ""
+    """The first advice; empty for any."""
+    facts: tuple[str, ...] = ()
+    """Starts of facts, `kind: text`, and of advice, `help: text`."""
+    absent: str = ""
+    """In no fact."""
+
+
+def case(
+    sentence: str,
+    *instances: Instance,
+    help: str = "",
+    facts: tuple[str, ...] = (),
+    absent: str = "",
+    **parts: Any,
+) -> Case:
+    return Case(sentence, instances or (instance(),), parts, help, facts, absent)
+
+
+def check(case: Case) -> None:
+    answer = explained(*case.instances, **case.parts)
+    is_start = case.sentence.endswith("…")
+    assert (answer.sentence[: len(case.sentence) - 1] + "…" if is_start else answer.sentence) == case.sentence
+    assert case.help in ("", *answer.help[:1])
+    found = [f"{fact.kind}: {fact.text}" for fact in answer.facts]
+    assert len(found) < 20
+    found += [f"help: {line}" for line in answer.help]
+    assert [each for each in case.facts if not any(fact.startswith(each) for fact in found)] == []
+    assert not case.absent or not any(case.absent in fact for fact in found)
+
+
+def ids(case: Case) -> str:
+    return case.sentence[:60]

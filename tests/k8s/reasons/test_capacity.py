@@ -10,231 +10,146 @@ from typing import Any
 
 import pytest
 
-from k8s.reasons.evidence import Evidence
 from k8s.reasons.pending import FreeBlocks
-from k8s.reasons.rules import explain
 from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status
 from tests.k8s.reasons.test_pending import Cluster
 from tests.support.evidence import (
-    evidence_of,
-    explained,
+    Case,
+    case,
+    check,
     held,
+    ids,
     instance,
     labelled,
     pod,
     silent,
     spec_of,
-    texts,
 )
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
+EACH = "Waits for GPUs: each of 4 pods needs 8 nvidia.com/gpu;"
+ONE = "Waits for GPUs: master-0 needs 8 nvidia.com/gpu;"
+SMALLER = "Request {} nvidia.com/gpu per pod: 4 pods of that size fit now."
+A, B = node("a"), node("b")
+SHUT = [node(f"a100-{i}", unschedulable=True) for i in (5, 6, 7)]
+DEDICATED = {"key": "dedicated", "value": "vision", "effect": "NoSchedule"}
+CLOSED = [node("a", taints=[DEDICATED]), node("b", taints=[DEDICATED]), node("c", unschedulable=True)]
+DISKS = [labelled("a", labels={"disk": "hdd"}), labelled("b", labels={"disk": "hdd"}), labelled("c")]
+MANY = [f"n{index:03}" for index in range(300)]
+SMALL_CPU = node("a")
+SMALL_CPU["status"]["allocatable"]["cpu"] = "1"
 
 
-def gang(nodes: list[Object], *names: str, spec: Object | None = None, **parts: Any) -> Evidence:
+def gang(sentence: str, nodes: list[Object], *names: str, spec: Object | None = None, **parts: Any) -> Case:
     """Return a job whose pods no scheduler has found nodes for."""
     found = names or WORKERS
-    return evidence_of(*map(instance, found), pods=[pod(name, spec) for name in found], nodes=nodes, **parts)
+    pods = [pod(name, spec) for name in found]
+    return case(sentence, *map(instance, found), pods=pods, nodes=nodes, **parts)
 
 
-def test_the_largest_free_block_is_compared_with_the_request_of_each_pod() -> None:
-    nodes = [node("a100-1"), node("a100-9"), *(node(f"a100-{i}", unschedulable=True) for i in (5, 6, 7))]
-    rows = [held("a100-1", 8, bert_large=8), held("a100-9", 8, gpt=4)]
-    answer = explain(gang(nodes, rows=rows))
-    assert answer.sentence == (
-        "Waits for GPUs: each of 4 pods needs 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
-        "(4 free in total, 3 nodes cordoned)."
-    )
-    assert answer.help == (
-        "Request 1 nvidia.com/gpu per pod: 4 pods of that size fit now.",
-        "Wait for gpt on a100-9 (4 GPUs).",
-        "An administrator can uncordon a100-5, a100-6 and a100-7.",
-    )
-    texts = [fact.text for fact in answer.facts]
-    assert "a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)" in texts
-    assert "a100-1: 0 of 8 nvidia.com/gpu free, held by bert_large (8)" in texts
-    assert "master-0, worker-0, worker-1 and worker-2 each need 8 nvidia.com/gpu" in texts
+def lone(sentence: str, nodes: list[Object], **parts: Any) -> Case:
+    return gang(sentence, nodes, "master-0", **parts)
 
 
-def test_the_total_of_free_gpus_is_compared_with_the_request_of_the_gang() -> None:
-    nodes = [node(name) for name in "abcd"]
-    rows = [held("a", 8), held("b", 8, gpt=1), held("c", 8, gpt=8), held("d", 8, gpt=8)]
-    answer = explain(gang(nodes, rows=rows))
-    assert answer.sentence == (
-        "Waits for GPUs: room for 1 of 4 pods, each needs 8 nvidia.com/gpu "
-        "(15 free in total, together they need 32)."
-    )
-    assert answer.help[0] == "Request 3 nvidia.com/gpu per pod: 4 pods of that size fit now."
+def wants(gpus: int, **requests: str) -> Object:
+    spec = spec_of(gpus)
+    spec["containers"][0]["resources"]["requests"] = requests
+    return spec
 
 
-def test_pods_too_large_for_the_empty_cluster_are_not_advised_to_wait() -> None:
-    nodes = [node("a"), node("b")]
-    answer = explain(gang(nodes, rows=[held("a", 8), held("b", 8, gpt=1)]))
-    assert answer.sentence == (
-        "Never fits: 4 pods need 8 nvidia.com/gpu each; the empty cluster has room for 2."
-    )
-    assert answer.help == (
-        "Request 3 nvidia.com/gpu per pod: 4 pods of that size fit now.",
-        "Use fewer or smaller pods, or have nodes added.",
-    )
-
-
-def test_scheduled_pods_count_towards_the_pods_that_must_fit() -> None:
-    up = instance("master-0", Status.RUNNING, node="a")
-    answer = explained(
-        up, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a")], rows=[held("a", 8, b=8)]
-    )
-    assert answer.sentence == (
-        "Never fits: 2 pods need 8 nvidia.com/gpu each; the empty cluster has room for 1."
-    )
-
-
-@pytest.mark.parametrize(
-    "closed", [node("c", unschedulable=True), silent("c")], ids=["cordoned", "not ready"]
-)
-def test_cordoned_and_unready_nodes_count_for_whether_a_job_can_ever_fit(closed: Object) -> None:
-    nodes = [node("a"), node("b"), node("d"), closed]
-    rows = [held(name, 8, gpt=8) for name in "abcd"]
-    assert explain(gang(nodes, rows=rows)).sentence.startswith("Waits for GPUs")
-
-
-def test_a_busy_cluster_reports_gpus_in_use_and_the_job_to_wait_for() -> None:
-    nodes = [node("a"), node("b"), silent("c")]
-    rows = [held("a", 8, small=2, smaller=1, big=5), held("b", 8, huge=8), held("c", 8)]
-    answer = explain(gang(nodes, "master-0", rows=rows))
-    assert answer.sentence == (
-        "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (16 in use, 1 node not ready)."
-    )
-    assert answer.help[0] == "Wait for huge on b (8 GPUs)."
-    assert not any("a pod:" in line for line in answer.help)
-
-
-def test_a_job_that_hangs_is_not_waited_for() -> None:
-    nodes = [node("a"), node("b")]
-    silent = {"bloom": 1800.0}
-    rows = [held("a", 8, bloom=8), held("b", 8, opt=4, vit=4)]
-    answer = explain(gang(nodes, "master-0", rows=rows, silent_s=silent))
-    assert answer.help[0] == "Wait for opt and vit on b (8 GPUs)."
-    answer = explain(gang(nodes[:1], "master-0", rows=rows[:1], silent_s=silent))
-    assert answer.help[0] == (
-        "Do not wait for bloom on a (8 GPUs), which has printed nothing for 30 min. "
-        "See whether it hangs: gpuconsole diagnose bloom"
-    )
-
-
-def test_waiting_for_a_node_that_is_too_small_is_not_advised() -> None:
-    nodes, rows = [node("a"), node("b")], [held("a", 8, whole=8), held("b", 8, one=4, other=4)]
-    nodes[0]["status"]["allocatable"]["cpu"] = "1"
-    spec = spec_of()
-    spec["containers"][0]["resources"]["limits"]["cpu"] = "2"
-    answer = explain(gang(nodes, "master-0", spec=spec, rows=rows))
-    assert answer.help[0] == "Wait for one and other on b (8 GPUs)."
-
-
-def test_a_node_with_a_single_gpu_is_named_with_who_holds_it() -> None:
-    answer = explain(gang([node("a", 1)], "master-0", spec=spec_of(1), rows=[held("a", 1, gpt=1)]))
-    assert texts(answer, "nodes") == ["a: 0 of 1 nvidia.com/gpu free, held by gpt (1)"]
-
-
-def test_an_unmatched_node_selector_is_reported_with_the_existing_label_values() -> None:
-    nodes = [labelled("a", labels={"disk": "hdd"}), labelled("b", labels={"disk": "hdd"}), labelled("c")]
-    answer = explain(gang(nodes, "master-0", spec=spec_of(nodeSelector={"disk": "ssd"})))
-    assert answer.sentence == "No node matches: master-0 asks for disk=ssd; 3 nodes looked at."
-    assert "no node has disk=ssd; disk is hdd (2 nodes)" in [fact.text for fact in answer.facts]
-
-
-def test_an_unmatched_node_affinity_is_reported_in_words() -> None:
-    term = {"matchExpressions": [{"key": "gpu.memory", "operator": "Gt", "values": ["80000"]}]}
+def affine(key: str, operator: str, value: str) -> Object:
+    term = {"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    spec = spec_of(affinity={"nodeAffinity": required})
-    answer = explain(gang([labelled("a", labels={"gpu.memory": "40000"})], "master-0", spec=spec))
-    assert answer.sentence == "No node matches: master-0 asks for gpu.memory > 80000; 1 node looked at."
+    return spec_of(affinity={"nodeAffinity": required})
 
 
-def test_taints_that_keep_a_pod_from_all_nodes_are_named() -> None:
-    taint = {"key": "dedicated", "value": "vision", "effect": "NoSchedule"}
-    nodes = [node("a", taints=[taint]), node("b", taints=[taint]), node("c", unschedulable=True)]
-    answer = explain(gang(nodes, "master-0"))
-    assert answer.sentence == (
-        "Waits for a node: master-0 needs 8 nvidia.com/gpu; no node that is large enough accepts it "
-        "(2 nodes tainted, 1 cordoned)."
-    )
-    assert "tainted: a and b (dedicated=vision:NoSchedule)" in [fact.text for fact in answer.facts]
-    assert "Tolerate the taint, if these nodes are meant for you: a and b." in answer.help
-    tolerant = spec_of(tolerations=[{"key": "dedicated", "operator": "Exists"}])
-    assert "the scheduler says no room" in explain(gang(nodes, "master-0", spec=tolerant)).sentence
+def roles(sentence: str, nodes: list[Object], *rows: NodeRow, **gpus: int) -> Case:
+    """Return a job whose roles have different requests, so that each is a pod set."""
+    names = [name.replace("_", "-") for name in gpus]
+    pods = [pod(name, spec_of(amount)) for name, amount in zip(names, gpus.values(), strict=True)]
+    return case(sentence, *map(instance, names), pods=pods, nodes=nodes, rows=rows)
 
 
-def test_missing_cpu_is_reported_when_gpus_are_free() -> None:
-    wants = spec_of(1)
-    wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
-    used = {"a": {"cpu": Fraction(60)}, "b": {"cpu": Fraction(40)}}
-    rows = [held("a", 8), held("b", 8)]
-    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, requested_by_node=used, rows=rows))
-    assert answer.sentence == (
-        "Waits for cpu: master-0 needs 32 cpu; the largest free block is 24 on b (28 free in total)."
-    )
+CASES = [
+    gang(f"{EACH} the largest free block is 4 on a100-9 (4 free in total, 3 nodes cordoned).",
+         [node("a100-1"), node("a100-9"), *SHUT], help=SMALLER.format(1),
+         rows=[held("a100-1", 8, bert_large=8), held("a100-9", 8, gpt=4)],
+         facts=("help: Wait for gpt on a100-9 (4 GPUs).",
+                "help: An administrator can uncordon a100-5, a100-6 and a100-7.",
+                "nodes: a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)",
+                "nodes: a100-1: 0 of 8 nvidia.com/gpu free, held by bert_large (8)",
+                "pods: master-0, worker-0, worker-1 and worker-2 each need 8 nvidia.com/gpu")),
+    gang("Waits for GPUs: room for 1 of 4 pods, each needs 8 nvidia.com/gpu (15 free in total, together they "
+         "need 32).", [node(name) for name in "abcd"], help=SMALLER.format(3),
+         rows=[held("a", 8), held("b", 8, gpt=1), held("c", 8, gpt=8), held("d", 8, gpt=8)]),
+    gang("Never fits: 4 pods need 8 nvidia.com/gpu each; the empty cluster has room for 2.", [A, B],
+         rows=[held("a", 8), held("b", 8, gpt=1)], help=SMALLER.format(3), absent="help: Wait",
+         facts=("help: Use fewer or smaller pods, or have nodes added.",)),
+    case("Never fits: 2 pods need 8 nvidia.com/gpu each; the empty cluster has room for 1.",
+         instance("master-0", Status.RUNNING, node="a"), instance("worker-0"), pods=[pod("worker-0")],
+                  nodes=[A],
+         rows=[held("a", 8, b=8)]),
+    gang("Waits for GPUs…", [A, B, node("d"), node("c", unschedulable=True)],
+         rows=[held(name, 8, gpt=8) for name in "abcd"]),
+    gang("Waits for GPUs…", [A, B, node("d"), silent("c")], rows=[held(name, 8, gpt=8) for name in "abcd"]),
+    lone(f"{ONE} none is free (16 in use, 1 node not ready).", [A, B, silent("c")],
+         help="Wait for huge on b (8 GPUs).", absent="a pod:",
+         rows=[held("a", 8, small=2, smaller=1, big=5), held("b", 8, huge=8), held("c", 8)]),
+    case("Waits for GPUs: worker-0 needs 8 nvidia.com/gpu; none is free…",
+         instance("master-0", Status.RUNNING, node="a"), instance("worker-0"), pods=[pod("worker-0")],
+         nodes=[A, B], rows=[held("a", 8, bert=8), held("b", 8, gpt=8)], help="Wait for gpt on b (8 GPUs)."),
+    lone(f"{ONE}…", [A, B], rows=[held("a", 8, bloom=8), held("b", 8, opt=4, vit=4)],
+         silent_s={"bloom": 1800.0}, help="Wait for opt and vit on b (8 GPUs)."),
+    lone(f"{ONE}…", [A], rows=[held("a", 8, bloom=8)], silent_s={"bloom": 1800.0},
+         help="Do not wait for bloom on a (8 GPUs), which has printed nothing for 30 min. "
+              "See whether it hangs: gpuconsole diagnose bloom"),
+    lone(f"{ONE}…", [SMALL_CPU, B], spec=wants(8, cpu="2"), help="Wait for one and other on b (8 GPUs).",
+         rows=[held("a", 8, whole=8), held("b", 8, one=4, other=4)]),
+    lone("Waits for GPUs:…", [node("a", 1)], spec=spec_of(1), rows=[held("a", 1, gpt=1)],
+         facts=("nodes: a: 0 of 1 nvidia.com/gpu free, held by gpt (1)",)),
+    lone("No node matches: master-0 asks for disk=ssd; 3 nodes looked at.", DISKS,
+         spec=spec_of(nodeSelector={"disk": "ssd"}),
+         facts=("nodes: no node has disk=ssd; disk is hdd (2 nodes)",)),
+    lone("No node matches: master-0 asks for gpu.memory > 80000; 1 node looked at.",
+         [labelled("a", labels={"gpu.memory": "40000"})], spec=affine("gpu.memory", "Gt", "80000")),
+    lone("Waits for a node: master-0 needs 8 nvidia.com/gpu; no node that is large enough accepts it "
+         "(2 nodes tainted, 1 cordoned).", CLOSED,
+         facts=("nodes: tainted: a and b (dedicated=vision:NoSchedule)",
+                "help: Tolerate the taint, if these nodes are meant for you: a and b.")),
+    lone("Waits for a node: master-0; the scheduler says no room.", CLOSED,
+         spec=spec_of(tolerations=[{"key": "dedicated", "operator": "Exists"}])),
+    lone("Waits for cpu: master-0 needs 32 cpu; the largest free block is 24 on b (28 free in total).", [A,
+         B],
+         spec=wants(1, cpu="32"), rows=[held("a", 8), held("b", 8)],
+         requested_by_node={"a": {"cpu": Fraction(60)}, "b": {"cpu": Fraction(40)}}),
+    lone("Waits for room: master-0 needs 4 nvidia.com/gpu; the best node, a, has too little cpu free.", [A,
+         B],
+         spec=wants(4, cpu="32"), rows=[held("a", 8), held("b", 8, gpt=6)],
+         requested_by_node={"a": {"cpu": Fraction(60)}}),
+    roles("Waits for GPUs: room for 1 of 2 pods, each needs 8 nvidia.com/gpu (8 free in total, together "
+          "they need "
+          "16).", [A, B], held("a", 8), held("b", 8, gpt=8), launcher_0=0, worker_0=8, worker_1=8),
+    roles("Waits for GPUs: worker-0 needs 7 nvidia.com/gpu; none is free…", [A, B], held("a", 8),
+          held("b", 8, gpt=8), master_0=8, worker_0=7),
+    roles("Waits for GPUs: worker-0 needs 4 nvidia.com/gpu; the largest free block is 2 on a…", [A, B],
+          held("a", 8), held("b", 8, gpt=8), master_0=6, worker_0=4),
+    roles("Never fits: worker-0 needs 4 nvidia.com/gpu besides the job's other pods; the empty cluster "
+          "has no room "
+          "for it.", [A], master_0=6, worker_0=4),
+    roles("Waits for a node: master-0 and worker-0; the scheduler…", [A], master_0=4, worker_0=4),
+    gang("Too big:…", [node("a", 4)], sees_all_pods=False,
+         facts=("unseen: other users' pods; less may be free",)),
+    gang(f"{EACH} none is free (2400 in use).", list(map(node, MANY)), rows=[held(name, 8,
+         gpt=8) for name in MANY],
+         facts=("nodes: 294 more nodes have nvidia.com/gpu",)),
+]  # fmt: skip
 
 
-def test_free_gpus_and_free_cpu_on_different_nodes_do_not_fit_a_pod() -> None:
-    wants = spec_of(4)
-    wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
-    used = {"a": {"cpu": Fraction(60)}}
-    rows = [held("a", 8), held("b", 8, gpt=6)]
-    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, requested_by_node=used, rows=rows))
-    assert answer.sentence == (
-        "Waits for room: master-0 needs 4 nvidia.com/gpu; the best node, a, has too little cpu free."
-    )
-
-
-def test_pods_with_different_requests_are_placed_group_by_group() -> None:
-    pods = [pod("launcher-0", spec_of(0)), pod("worker-0"), pod("worker-1")]
-    names = ("launcher-0", "worker-0", "worker-1")
-    rows = [held("a", 8), held("b", 8, gpt=8)]
-    evidence = evidence_of(*map(instance, names), pods=pods, nodes=[node("a"), node("b")], rows=rows)
-    assert explain(evidence).sentence == (
-        "Waits for GPUs: room for 1 of 2 pods, each needs 8 nvidia.com/gpu "
-        "(8 free in total, together they need 16)."
-    )
-
-
-def test_free_numbers_without_pods_of_other_users_are_marked() -> None:
-    answer = explain(gang([node("a", 4)], spec=spec_of(8), sees_all_pods=False))
-    assert "other users' pods; less may be free" in [f.text for f in answer.facts if f.kind == "unseen"]
-
-
-def test_many_nodes_are_summed_up() -> None:
-    nodes = [node(f"n{index:03}", 8) for index in range(300)]
-    rows = [held(f"n{index:03}", 8, gpt=8) for index in range(300)]
-    answer = explain(gang(nodes, rows=rows))
-    assert "none is free (2400 in use)" in answer.sentence
-    assert "294 more nodes have nvidia.com/gpu" in [fact.text for fact in answer.facts]
-    assert len(answer.facts) < 20 and GPU in answer.sentence
-
-
-def two_roles(master_gpus: int, worker_gpus: int, *nodes: Object, **parts: Any) -> Evidence:
-    """Return a job whose master and worker have different requests, so that each is a pod set."""
-    pods = [pod("master-0", spec_of(master_gpus)), pod("worker-0", spec_of(worker_gpus))]
-    return evidence_of(instance("master-0"), instance("worker-0"), pods=pods, nodes=list(nodes), **parts)
-
-
-def test_two_sets_of_pods_do_not_get_the_same_free_gpus() -> None:
-    answer = explain(two_roles(8, 7, node("a"), node("b"), rows=[held("a", 8), held("b", 8, gpt=8)]))
-    assert answer.sentence.startswith("Waits for GPUs: worker-0 needs 7 nvidia.com/gpu; none is free")
-
-
-def test_a_master_and_a_worker_that_fit_one_by_one_but_not_together_are_explained() -> None:
-    answer = explain(two_roles(6, 4, node("a"), node("b"), rows=[held("a", 8), held("b", 8, gpt=8)]))
-    assert answer.sentence.startswith(
-        "Waits for GPUs: worker-0 needs 4 nvidia.com/gpu; the largest free block is 2 on a"
-    )
-    assert explain(two_roles(6, 4, node("a"))).sentence == (
-        "Never fits: worker-0 needs 4 nvidia.com/gpu besides the job's other pods; "
-        "the empty cluster has no room for it."
-    )
-    fits = explain(two_roles(4, 4, node("a")))
-    assert "Waits for GPUs" not in fits.sentence
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_too_little_capacity_is_explained_with_figures_and_advice(case: Case) -> None:
+    check(case)
 
 
 TAINT = {"key": "team", "value": "vision", "effect": "NoSchedule"}

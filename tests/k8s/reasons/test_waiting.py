@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,14 +14,17 @@ from k8s.models.namespace import Claim, Quota
 from k8s.reasons import objects as o
 from k8s.reasons.requests import ObjectVolumeSource, Volume
 from k8s.reasons.rules import explain
-from k8s.snapshot import Instance
 from k8s.status import Status
 from tests.support.evidence import (
+    Case,
     ago,
+    case,
+    check,
     event,
     evidence_of,
     explained,
     held,
+    ids,
     instance,
     job_of,
     on_node,
@@ -35,46 +38,6 @@ from tests.support.evidence import (
 from tests.support.objects import GPU, Object, node, pytorch_job
 
 PODLESS = instance(has_pod=False)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A waiting job; a sentence that ends with `…` is only the start."""
-
-    sentence: str
-    instances: tuple[Instance, ...]
-    parts: Mapping[str, Any]
-    help: str = ""
-    """The first advice; empty for any."""
-    facts: tuple[str, ...] = ()
-    """Starts of facts, `kind: text`."""
-    absent: str = ""
-    """In no fact."""
-
-
-def case(
-    sentence: str,
-    *instances: Instance,
-    help: str = "",
-    facts: tuple[str, ...] = (),
-    absent: str = "",
-    **parts: Any,
-) -> Case:
-    return Case(sentence, instances or (instance(),), parts, help, facts, absent)
-
-
-def check(case: Case) -> None:
-    answer = explained(*case.instances, **case.parts)
-    is_start = case.sentence.endswith("…")
-    assert (answer.sentence[: len(case.sentence) - 1] + "…" if is_start else answer.sentence) == case.sentence
-    assert case.help in ("", *answer.help[:1])
-    found = [f"{fact.kind}: {fact.text}" for fact in answer.facts]
-    assert [each for each in case.facts if not any(fact.startswith(each) for fact in found)] == []
-    assert not case.absent or not any(case.absent in fact for fact in found)
-
-
-def ids(case: Case) -> str:
-    return case.sentence[:60]
 
 
 SUSPENDED = pytorch_job("bert", labels={"kueue.x-k8s.io/queue-name": "research"})
