@@ -110,9 +110,7 @@ def container_ended(evidence: Evidence) -> Cause | None:
     ending = f"; {limit}" if limit and not (error and "retries" in limit) else ""
     sentence = f"{_verb(evidence)}: {what}{when}{memory}{times}{colon}{error.rstrip('.')}{ending}."
     facts = [
-        Fact(
-            "pods", f"{end.instance.name}: {end.container} {exit_text(end.state)}{_at(end.state.finished_at)}"
-        )
+        Fact("pods", f"{end.instance.name}: {end.text}")
         for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
     ]
     told = tuple(_triage_facts(found)) if found is not None else ()
