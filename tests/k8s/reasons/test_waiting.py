@@ -107,6 +107,7 @@ WITHOUT_PODS = [
          facts=("job: Created is True: PyTorchJob bert is created",)),
     case("Suspended: its object says suspend, so it has no pods.", PODLESS, absent="pods: ",
          help="Resume it: gpuconsole resume bert", status=Status.SUSPENDED, manifest=SUSPENDED_BY_USER),
+    case("Suspended: its object says suspend; 1 pod still there.", manifest=SUSPENDED_BY_USER),
     case("Waits in kube-queue, which has not admitted it.", PODLESS, status=Status.QUEUED,
          manifest=pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})),
     queued("Waits in queue research (ClusterQueue gpus), 3 before it: couldn't assign flavors to pod set "
@@ -119,6 +120,8 @@ WITHOUT_PODS = [
                {"name": "provision", "state": "Pending", "message": "fetcher for nodes"}]})),
     queued("Waits in queue research: it was evicted, Preempted by li/urgent; couldn't…",
            workload=workload(PREEMPTED | {"message": "Preempted by li/urgent."}, NO_QUOTA)),
+    queued("Waits in queue research: it was evicted, Preempted; the next attempt is in 90 s.",
+           workload=workload(PREEMPTED, status={"requeueState": {"count": 1, "requeueAt": ago(-90)}})),
     queued("Kueue has deactivated it: its Workload in queue research is not active.",
            workload=workload(active=False)),
     queued("Waits in queue research: it was evicted, Preempted to accommodate urgent of mai due to "
@@ -261,7 +264,7 @@ UNSCHEDULED = [
     case("Waits for its gang: 4 must start together, 2 fit.", *map(instance, WORKERS), **TWO_OF_FIVE,
          pod_group=group(minMember=4)),
     case("Waits for GPUs: room for 2 of 5 pods…", *map(instance, WORKERS), **TWO_OF_FIVE,
-         pod_group=group(schedulingPolicy={"basic": {}})),
+         pod_group=group(schedulingPolicy={"basic": {}}), absent="must fit at once"),
     case("Waits for its gang: 3 must start together, PodGroup g is new: 2 of 3 placed.", **MASTER,
          **ROOM,
          pod_group=group(NOT_PLACED, "g", schedulingPolicy=native(3))),
