@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS
 from k8s.sandbox.controller_runtime import Informer, Manifest
 from k8s.text.errors import Conflict, KubeError, NotFound
 
@@ -64,7 +64,7 @@ class Provisioner:
 
 
 async def ensure_workspace(client: Client, root: Path) -> None:
-    """Create the namespace `default` and its claim `workspace` unless they exist."""
+    """Create the claim `workspace` in the namespace `default` unless it exists."""
     size_gi = max(1, shutil.disk_usage(root).total // 2**30)
     claim = {
         "apiVersion": "v1",
@@ -75,12 +75,8 @@ async def ensure_workspace(client: Client, root: Path) -> None:
             "resources": {"requests": {"storage": f"{size_gi}Gi"}},
         },
     }
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
-    for resource, obj, where in ((NAMESPACES, namespace, ""), (CLAIMS, claim, "default")):
-        try:
-            await client.create(resource, obj, where)
-        except Conflict:
-            continue
+    with suppress(Conflict):
+        await client.create(CLAIMS, claim, "default")
 
 
 async def fetch_texts(client: Client, namespace: str) -> Texts:
