@@ -163,7 +163,7 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
     measured = {
         "source lines": (lines_in(SOURCES), 91_900),
         "source files": (len(SOURCES), 520),
-        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_650),
+        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_070),
         "lines of the trainers": (lines_in(trainer), 4_000),
         "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 82_550),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
