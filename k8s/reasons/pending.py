@@ -58,8 +58,8 @@ class _Waiting:
 
     @property
     def key(self) -> _Key:
-        subjects = ((each.subject, each.signature) for each in self.pod_sets)
-        return tuple(subjects), tuple((len(each.instances), each.signature) for each in self.together)
+        sets = self.pod_sets, self.together
+        return tuple([tuple([(each.subject, each.signature) for each in of_job]) for of_job in sets])
 
     def is_of(self, job: Job, declared: DeclaredJob, taints: tuple[Taint, ...]) -> bool:
         return self.job is job and self.declared is declared and self.taints == taints
@@ -75,8 +75,9 @@ class _Answered:
 
 # By node name: its capacity, and why with that it cannot take a pod.
 _Verdicts = dict[str, tuple[NodeCapacity, InfeasibleNode | None]]
-# Pod sets without a node, and all that must run at once: jobs with equal ones share a sentence.
-_Key = tuple[tuple[tuple[str, str], ...], tuple[tuple[int, str], ...]]
+# Subjects and signatures of the pods without a node, and of those that must run at once: jobs with equal
+# ones share a sentence.
+_Key = tuple[tuple[tuple[str, str], ...], ...]
 
 
 class PendingReasons:
@@ -338,8 +339,7 @@ class FreeBlocks:
 
 
 class _Infeasible(Container[str]):
-    """# Lazy: a node is checked only when `in` asks for it."""
-
+    # Lazy: a node is checked only when `in` asks for it.
     def __init__(self, pods: PodSet, capacity: ClusterCapacity) -> None:
         self._pods, self._capacity = pods, capacity
 

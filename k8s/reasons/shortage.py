@@ -62,7 +62,8 @@ def pod_sets(specs: Iterable[tuple[str, SchedulingSpec]]) -> tuple[PodSet, ...]:
         if id(spec) not in signatures:
             requested = requests.of_pod(spec)
             constraints = (spec.node_selector, spec.affinity, spec.tolerations, sorted(requested.items()))
-            signatures[id(spec)] = repr(constraints), spec  # kept, so that its id stays its own
+            # With a reference to the spec: an id is reused once its object is collected.
+            signatures[id(spec)] = repr(constraints), spec
             by_signature.setdefault(repr(constraints), (spec, requested))
         instances.setdefault(signatures[id(spec)][0], []).append(name)
     return tuple(PodSet(tuple(names), *by_signature[key], key) for key, names in instances.items())

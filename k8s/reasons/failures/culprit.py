@@ -374,8 +374,8 @@ class _Verdict:
         self._cause: FailureCause | None = None
         self._saw = ""
         self._is_line = False
-        self._message = runtime_message(first.run.log.message)
         """True if `_saw` is a line of the log, not a state."""
+        self._message = runtime_message(first.run.log.message)
 
     def result(self) -> Triage:
         first, log = self._first, self._first.run.log
