@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from k8s.client.client import REQUEST_S, Client
@@ -22,7 +22,7 @@ from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, rfc3339
 from k8s.logs.tail import read_tail
-from k8s.text.errors import KubeError, without_frames
+from k8s.text.errors import KubeError
 
 # A stream without subscriptions stays open for so long, so that the next view continues with it.
 GRACE_S = 1.0
@@ -32,7 +32,7 @@ RESUME_S = 60.0
 # Sources without subscriptions whose lines are held.
 MAX_IDLE_SOURCES = 16
 # Held lines of one log; and of all logs, overhead included.
-SOURCE_LINES = 20_000
+SOURCE_LINES = 100_000
 TOTAL_BYTES = 32 * 1024 * 1024
 # After this time without a batch, all lines of a request have arrived.
 _SETTLED_S = 0.2
@@ -176,7 +176,7 @@ class LogSource:
         self.request = request
         self.subscriptions: set[Subscription] = set()
         self.size_bytes = 0
-        self.error: KubeError | None = None
+        self.has_failed = False
         self.is_over = False
         """No more lines will come."""
         self.grown = asyncio.Event()
@@ -203,7 +203,7 @@ class LogSource:
     @property
     def is_outdated(self) -> bool:
         """Return True if the log must be read anew."""
-        if self.error is not None or (self.is_over and not self.follower.target.pod_uid):
+        if self.has_failed or (self.is_over and not self.follower.target.pod_uid):
             return True
         return self._stopped_at_s is not None and time.monotonic() - self._stopped_at_s > RESUME_S
 
@@ -282,7 +282,12 @@ class LogSource:
                         self._taken.clear()
                         await self._taken.wait()
         except KubeError as error:
-            self.error = without_frames(error)
+            text = f"cannot be read. {error.details or error.what}"
+            if "previous terminated container" in error.why:  # the kubelet's message, sent with a 400
+                text = "there was no run before this one, or its log is gone"
+            self.has_failed = True
+            note = Marker(Mark.NOTE, text, self.follower.target, 0, next(self._hub.numbers))
+            self._append([note], is_behind=False)
             self._hub.forget(self)
         except Exception:
             self._finish()
@@ -290,9 +295,7 @@ class LogSource:
         self._finish()
 
     def raise_error(self) -> None:
-        """Raise the error that ended the log, if one did."""
-        if self.error is not None:
-            raise self.error
+        """Raise the unexpected error that ended the log, if one did."""
         if self._task is not None and self._task.done() and not self._task.cancelled():
             self._task.result()
 
@@ -326,7 +329,7 @@ class LogSource:
             is_known = follower.is_read_to_end
         else:
             is_known = self._stopped_at_s is None and follower.reached_ns > newer_than_ns
-        if not is_known or self.error is not None:
+        if not is_known or self.has_failed:
             return None
         found: list[LogLine] = []
         for batch in reversed(self._batches):
@@ -401,7 +404,13 @@ class LogSource:
                 break
             place -= 1
             line -= batch.lines
-        subscription.place, subscription.line = place, line
+        subscription.begin = subscription.place = place
+        subscription.line = line
+
+    def items_between(self, begin: int, end: int) -> list[Item]:
+        """Return the held items of these batches."""
+        batches = islice(self._batches, max(0, begin - self._first), max(0, end - self._first))
+        return [item for batch in batches for item in batch.items]
 
     def take(self, subscription: Subscription) -> Sequence[Item] | None:
         """Return the next items for a subscription; None if there are none yet."""
@@ -445,8 +454,8 @@ class Subscription:
         """The lines last yielded are older than the subscription, or the server has more of them."""
         self.reached_ns = 0
         """Time of the newest line yielded, in ns; 0 if there was none."""
-        self.place = self.line = 0
-        """Numbers of the next batch and line in the source."""
+        self.begin = self.place = self.line = 0
+        """Numbers in the source: of the first batch, the next batch, and the next line."""
         self.old_until = 0
         """Number of the batch before which all are older than the subscription."""
         self._hub = hub
@@ -473,6 +482,10 @@ class Subscription:
         """Return True if an earlier run of the container was read, too."""
         return self._source is not None and self._source.follower.has_restarted
 
+    def held_items(self) -> list[Item]:
+        """Return those of the items yielded so far that are still held."""
+        return self._source.items_between(self.begin, self.place) if self._source is not None else []
+
     def wake(self) -> None:
         """End a wait: the pod has changed, or the user asks for a retry."""
         if self._source is not None:
@@ -487,10 +500,8 @@ class Subscription:
     async def batches(self) -> AsyncGenerator[Sequence[Item], None]:
         """Yield batches of lines and markers, as `Follower.batches` does, the held ones first.
 
-        It keeps its position: it may be closed, which ends the subscription, and called again.
-
-        Raises:
-            KubeError: As `Follower.batches`.
+        It keeps its position: it may be closed, which ends the subscription, and called again. A log that
+        cannot be read ends with a marker.
         """
         if self.is_over:
             return

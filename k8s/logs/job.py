@@ -1,9 +1,9 @@
-"""All logs of a job: followed, split into ranks, stored in bounded memory, and fed to views."""
+"""All logs of a job: followed, split into ranks, and fed to views."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,45 +17,16 @@ from k8s.logs.line_queue import EVERYTHING, MAX_STREAMS, LineQueue, LogSelection
 from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order
 from k8s.text.errors import KubeError
 
-RANK_LINES = 20_000
-# For all ranks together, overhead included.
-TOTAL_BYTES = 32 * 1024 * 1024
 # Start of a view.
 LAST_LINES = LogRequest(tail=2_000)
 
-_LINE_OVERHEAD_BYTES = 200
 _Key = tuple[str, int | None]
 
 
-class _Ring:
-    __slots__ = ("dropped", "items", "last_line_ns", "lines", "size_bytes")
-
-    def __init__(self) -> None:
-        self.items: deque[Item] = deque()
-        self.lines = 0
-        self.dropped: Counter[str] = Counter()
-        self.size_bytes = 0
-        self.last_line_ns = 0
-
-    def extend(self, items: Sequence[Item]) -> int:
-        size_bytes = sum(map(_size_of, items))
-        self.items.extend(items)
-        self.size_bytes += size_bytes
-        lines = [item for item in items if isinstance(item, LogLine)]
-        self.lines += len(lines)
-        if lines:
-            self.last_line_ns = lines[-1].stamp_ns
-        return size_bytes
-
-    def drop(self, amount: int) -> int:
-        freed = 0
-        for _ in range(min(amount, len(self.items))):
-            item = self.items.popleft()
-            freed += _size_of(item)
-            if isinstance(item, LogLine):
-                self.dropped[item.writer] += 1
-        self.size_bytes -= freed
-        return freed
+@dataclass(slots=True)
+class _Read:
+    lines: int = 0
+    last_line_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +62,17 @@ class JobLogs:
         *,
         request: LogRequest = LAST_LINES,
         max_streams: int = MAX_STREAMS,
-        rank_lines: int = RANK_LINES,
-        total_bytes: int = TOTAL_BYTES,
     ) -> None:
         self.gaps = 0
         """Number of places where lines may be missing; each has a marker."""
         self._hub = hub
         self._request = request
         self._max_streams = max_streams
-        self._rank_lines = rank_lines
-        self._total_bytes = total_bytes
         self._logs: dict[tuple[str, str, str], Subscription] = {}
         self._tasks: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self._focus: frozenset[str] = frozenset()
-        self._rings: dict[_Key, _Ring] = {}
+        self._read: dict[_Key, _Read] = {}
         self._instance_by_rank: dict[int, str] = {}
-        self._size_bytes = 0
         self._queues: list[LineQueue] = []
         self._changed = asyncio.Event()
         self.set_targets(targets)
@@ -115,11 +81,6 @@ class JobLogs:
     def targets(self) -> tuple[Target, ...]:
         """Return all containers followed so far, deleted ones included."""
         return tuple(log.target for log in self._logs.values())
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the approximate memory of the stored lines."""
-        return self._size_bytes
 
     def set_targets(self, targets: Iterable[Target]) -> None:
         """Update the job's containers: follow new ones; read removed ones to their end."""
@@ -146,15 +107,18 @@ class JobLogs:
             self._changed.set()
 
     def open(self, selection: LogSelection = EVERYTHING) -> LineQueue:
-        """Return a queue with the stored items of a selection, which also gets new ones."""
+        """Return a queue with the held items of a selection, which also gets new ones."""
         dropped_lines: Counter[str] = Counter()
         queue = LineQueue(selection, self.instance_of_rank, dropped_lines=dropped_lines)
         stored: list[Item] = []
-        by_name = {target.name: target for target in self.targets}
-        for (name, _), ring in self._rings.items():
-            if matching := queue.matching(by_name[name], list(ring.items)):
-                stored.extend(matching)
-                dropped_lines.update(ring.dropped)
+        for log in self._logs.values():
+            held = queue.matching(log.target, log.held_items())
+            stored += held
+            amounts = Counter(each.rank for each in held if isinstance(each, LogLine))
+            for rank, amount in amounts.items():
+                writer = log.target.name if rank is None else f"rank {rank}"
+                if dropped := self._read[log.target.name, rank].lines - amount:
+                    dropped_lines[writer] += dropped
         if stored:
             queue.fill(in_time_order(stored), is_history=True)
         for log in self._logs.values():
@@ -223,8 +187,8 @@ class JobLogs:
         return rows
 
     def _row(self, rank: int | None, target: Target) -> RankRow:
-        own, pods = self._rings.get((target.name, rank)), self._rings.get((target.name, None))
-        ring = own or pods
+        own, pods = self._read.get((target.name, rank)), self._read.get((target.name, None))
+        read = own or pods
         is_alone = rank is None or target.ranks == (rank,)
         return RankRow(
             rank=rank,
@@ -232,7 +196,7 @@ class JobLogs:
             proof="observed" if rank in self._instance_by_rank else target.ranks_proof,
             status=target.status,
             lines=own.lines if own else 0,
-            last_line_ns=ring.last_line_ns if ring else 0,
+            last_line_ns=read.last_line_ns if read else 0,
             is_split=own is not None or is_alone,
         )
 
@@ -256,50 +220,32 @@ class JobLogs:
                 self._tasks[log.target.key] = group.create_task(self._follow(log))
 
     async def _follow(self, log: Subscription) -> None:
-        try:
-            async with aclosing(log.batches()) as batches:
-                async for batch in batches:
-                    self._store(log.target, batch, is_history=log.is_behind)
-                    if log.is_behind:
-                        for queue in tuple(self._queues):
-                            await queue.until_writable(log.target)
-        except KubeError as error:
-            text = f"cannot be read. {error.details or error.what}"
-            if "previous terminated container" in error.why:  # the kubelet's message, sent with a 400
-                text = "there was no run before this one, or its log is gone"
-            self._store(log.target, [Marker(Mark.NOTE, text, log.target, 0, next(self._hub.numbers))])
+        async with aclosing(log.batches()) as batches:
+            async for batch in batches:
+                self._store(log.target, batch, is_history=log.is_behind)
+                if log.is_behind:
+                    for queue in tuple(self._queues):
+                        await queue.until_writable(log.target)
         self._changed.set()
 
     def _store(self, source: Target, batch: Sequence[Item], *, is_history: bool = False) -> None:
         name, instance_by_rank = source.name, self._instance_by_rank
-        by_rank: dict[int | None, list[Item]] = {}
+        amounts, newest_ns = Counter[int | None](), dict[int | None, int]()
         for item in batch:
-            rank = None
             if isinstance(item, LogLine):
                 rank = item.rank
                 if item.rank_is_proven and rank is not None and instance_by_rank.get(rank) != name:
                     instance_by_rank[rank] = name
+                amounts[rank] += 1
+                newest_ns[rank] = item.stamp_ns
             elif item.may_lack_lines:
                 self.gaps += 1
-            if (items := by_rank.get(rank)) is None:
-                items = by_rank[rank] = []
-            items.append(item)
-        for rank, items in by_rank.items():
-            ring = self._rings.get((name, rank))
-            if ring is None:
-                ring = self._rings[name, rank] = _Ring()
-            self._size_bytes += ring.extend(items)
-            if (excess := len(ring.items) - self._rank_lines) > 0:
-                self._size_bytes -= ring.drop(excess + self._rank_lines // 16)
-        while self._size_bytes > self._total_bytes:
-            ring = max(self._rings.values(), key=lambda each: each.size_bytes)
-            self._size_bytes -= ring.drop(max(1, len(ring.items) // 8))
+        for rank, amount in amounts.items():
+            read = self._read.setdefault((name, rank), _Read())
+            read.lines += amount
+            read.last_line_ns = newest_ns[rank]
         for queue in self._queues:
             queue.put(source, batch, is_history=is_history)
-
-
-def _size_of(item: Item) -> int:
-    return _LINE_OVERHEAD_BYTES + (len(item.raw) if isinstance(item, LogLine) else len(item.text))
 
 
 async def full_log(

@@ -208,16 +208,14 @@ class CurveFeed:
         # Lines that an earlier follower of this log has read are skipped.
         after_ns = self._log_ends_ns.get(target.key, -1)
         log = self._hub.open(target, LogRequest(tail=LOG_LINES))
-        # One that may not be read has no curves either; why there are none is said of the event files.
-        with suppress(KubeError):
-            async with aclosing(log.batches()) as batches:
-                async for batch in batches:
-                    new = [item for item in batch if isinstance(item, LogLine) and item.stamp_ns > after_ns]
-                    if new:
-                        self._log_ends_ns[target.key] = new[-1].stamp_ns
-                    if self._log_points.add(new):
-                        self._log_grew.set()
-                    await asyncio.sleep(0)
+        async with aclosing(log.batches()) as batches:
+            async for batch in batches:
+                new = [item for item in batch if isinstance(item, LogLine) and item.stamp_ns > after_ns]
+                if new:
+                    self._log_ends_ns[target.key] = new[-1].stamp_ns
+                if self._log_points.add(new):
+                    self._log_grew.set()
+                await asyncio.sleep(0)
 
     async def _leave_log(self) -> None:
         if self._log is not None:

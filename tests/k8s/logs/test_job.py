@@ -132,41 +132,20 @@ async def test_launcher_ranks_are_listed_as_their_lines_arrive() -> None:
         assert [(row.rank, row.proof) for row in logs.rows()] == [(n, "observed") for n in range(3)]
 
 
-async def test_memory_is_bounded_and_dropped_lines_are_counted() -> None:
-    pod = pod_of(0, lines=500)
-    async with connected(pod) as (_, client):
-        logs = JobLogs(
-            LogHub(client, backoff=QUICK), [target_of(pod, 0)], rank_lines=100, request=LogRequest()
-        )
-        queue = logs.open(EVERYTHING)
-        async with running(logs):
-            await taken_until(queue, 500)
-        later = logs.open(LogSelection(rank=0))
-        kept = later.take()
-        assert later.dropped_lines == {"rank 0": 500 - len(kept)}
-        assert texts(kept)[-1] == "r0 line 499"
-        small = JobLogs(
-            LogHub(client, backoff=QUICK), [target_of(pod, 0)], total_bytes=20_000, request=LogRequest()
-        )
-        queue = small.open(EVERYTHING)
-        async with running(small):
-            await taken_until(queue, 500)
-        assert small.size_bytes <= 20_000
-
-
-async def test_the_memory_of_many_ranks_is_bounded_too() -> None:
-    pods = [pod_of(rank, lines=300) for rank in range(3)]
+async def test_lines_that_are_held_no_more_are_counted_by_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("k8s.logs.hub.SOURCE_LINES", 2_000)
+    pods = [pod_of(0, lines=5_000), pod_of(1)]
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        logs = JobLogs(LogHub(client, backoff=QUICK), targets, total_bytes=40_000, request=LogRequest())
+        logs = JobLogs(LogHub(client, backoff=QUICK), targets, request=LogRequest())
         queue = logs.open(EVERYTHING)
         async with running(logs):
-            await taken_until(queue, 900)
-        assert logs.size_bytes <= 40_000
-        kept = logs.open(EVERYTHING)
-        lines = kept.take(everything=True)
-        assert sum(kept.dropped_lines.values()) == 900 - len(lines)
-        assert {item.rank for item in lines if isinstance(item, LogLine)} == {0, 1, 2}
+            await taken_until(queue, 5_003)
+        for selection in (LogSelection(rank=0), EVERYTHING):
+            later = logs.open(selection)
+            kept = [text for text in texts(later.take(everything=True)) if text.startswith("r0")]
+            assert 1_000 < len(kept) <= 2_000 and kept[-1] == "r0 line 4999"
+            assert later.dropped_lines["rank 0"] == 5_000 - len(kept)
 
 
 @pytest.mark.parametrize("is_over", [True, False])
@@ -204,7 +183,7 @@ async def test_a_view_opened_late_drops_no_existing_lines() -> None:
         await pod.end()
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        logs = JobLogs(LogHub(client, backoff=QUICK), targets, request=LogRequest(), rank_lines=50_000)
+        logs = JobLogs(LogHub(client, backoff=QUICK), targets, request=LogRequest())
         one = logs.open(LogSelection(rank=0))
         async with running(logs):
             async with asyncio.timeout(120):
