@@ -31,7 +31,7 @@ from k8s.kinds.pod_code import (
     git_secret_name,
     trainer_config_name,
 )
-from k8s.kinds.pod_labels import map_objects, renamed
+from k8s.kinds.pod_labels import map_objects, objects_in, renamed
 from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 from k8s.text.errors import KubeError, NotFound
@@ -264,7 +264,7 @@ def cleaned(obj: Manifest) -> Manifest:
     """Return an object as a user would write it, without status and generated fields; not suspended."""
     found = {key: deepcopy(value) for key, value in obj.items() if key != "status"}
     spec = found.get("spec")
-    for meta in _metadata_in(found):
+    for meta in [each["metadata"] for each in objects_in(found) if isinstance(each.get("metadata"), dict)]:
         for key in MADE_BY_SERVERS:
             meta.pop(key, None)
         _drop(meta, "labels", _MADE_LABELS)
@@ -279,18 +279,6 @@ def cleaned(obj: Manifest) -> Manifest:
         if spec.get("runMode") == {}:
             del spec["runMode"]
     return found
-
-
-def _metadata_in(value: object) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if key == "metadata" and isinstance(each, dict):
-                yield each
-            else:
-                yield from _metadata_in(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _metadata_in(each)
 
 
 def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
@@ -369,13 +357,8 @@ def _with_moved_names(manifest: Manifest, source: str, name: str) -> Manifest:
 
 
 def _names_in(value: object) -> Iterator[str]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _names_in(each)
-    elif isinstance(value, Mapping):
+    for each in objects_in(value):
         for holder, key, _ in _PLACES:
-            held = value.get(holder)
-            if isinstance(held, Mapping) and isinstance(held.get(key), str):
+            held = each.get(holder)
+            if isinstance(held, dict) and isinstance(held.get(key), str):
                 yield held[key]
-        for each in value.values():
-            yield from _names_in(each)

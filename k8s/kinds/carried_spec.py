@@ -16,6 +16,7 @@ from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.job_spec import JOB_FIELDS, USER_ANNOTATION, JobSpec
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import credentials_in, default_pull_policy, git_secret_name, strip_credentials
+from k8s.kinds.pod_labels import objects_in
 from k8s.models.quantity import parse
 from k8s.text.redact import Redactor, names_secret
 
@@ -148,18 +149,10 @@ def _decoded(text: object, obj: Manifest) -> JobSpec:
 def _values(value: object, names: list[str]) -> dict[str, str]:
     # The values of these variables of the pods.
     found: dict[str, str] = {}
-    for each in _objects(value):
+    for each in objects_in(value):
         if each.get("name") in names and isinstance(each.get("value"), str):
             found[each["name"]] = each["value"]
     return found
-
-
-def _objects(value: object) -> Iterator[Manifest]:
-    if isinstance(value, dict):
-        yield value
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _objects(each)
 
 
 def differences(made: Any, stored: Any, path: str = "") -> Iterator[str]:

@@ -7,7 +7,7 @@ GPUs from annotations. Source: kubeflow/arena v0.15.5, `charts/pytorchjob`, `cha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +143,15 @@ def without_arena(labels: Mapping[str, str], name: str) -> dict[str, str]:
             written = ("app", "chart", "release", "heritage", "createdBy", ARENA_UID)
             return {key: value for key, value in labels.items() if key not in written}
     return dict(labels)
+
+
+def objects_in(value: object) -> Iterator[dict[str, Any]]:
+    """Yield every mapping in a value, outer ones first."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from objects_in(each)
 
 
 def map_objects(value: Any, change: Callable[[Manifest], Manifest]) -> Any:

@@ -7,16 +7,16 @@ import re
 from collections.abc import Sequence
 
 from k8s.client.client import fetch_username
-from k8s.jobs.clone import Clone, clone, copied_owned_objects
+from k8s.jobs.clone import clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.jobs.owned_objects import OwnedObject
 from k8s.kinds import kind_of
 from k8s.kinds.carried_spec import with_spec
-from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
+from tui.commands.support.created import add_show_secrets, write_created, write_owned_objects
 from tui.commands.support.job_name import add_job, find_job
-from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
+from tui.commands.support.output import WrongUsage, confirm, is_interactive, write_stderr
+from tui.draft.manifest_yaml import ManifestObject
 from tui.settings.options import ConsoleOptions, local_user
 
 # The API server's rule for object names; some job kinds are stricter.
@@ -80,22 +80,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 client, found.resource, manifest, ref.namespace, owned_objects=along, dry_run=is_dry
             )
     words = {"": "created", "server": "created (server dry run)", "client": "created (dry run)"}
-    _print(
-        found,
-        f"{what} {words[flags.dry_run]}.",
-        flags.output,
-        with_secrets=getattr(flags, "show_secrets", False),
-    )
+    flags.show_secrets = getattr(flags, "show_secrets", False)
+    copy = ManifestObject(found.resource, found.manifest)
+    write_created([copy], ref.namespace, words[flags.dry_run], flags)
     if not flags.output:
         write_owned_objects(along, words[flags.dry_run])
     return 0
-
-
-def _print(found: Clone, sentence: str, output: str, *, with_secrets: bool) -> None:
-    (shown,) = shown_manifests([found.manifest], with_secrets=with_secrets) if output else [found.manifest]
-    if output == "yaml":
-        write(to_yaml(shown).rstrip())
-    elif output == "json":
-        write_object(shown, output)
-    else:
-        write(sentence)

@@ -35,17 +35,14 @@ from k8s.models.resources import Resource
 from k8s.reasons.cause import Cause
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NoCluster, NotFound
-from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
-from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
+from tui.commands.support.created import add_show_secrets, namespace_of, write_created, write_owned_objects
 from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.output import (
     WrongUsage,
     confirm,
     is_interactive,
     prompt_password,
-    write,
-    write_object,
     write_stderr,
 )
 from tui.commands.support.parser import CommandParser
@@ -68,6 +65,15 @@ from tui.text.kind_words import NOT_MADE, words_of
 
 # The sandbox runs no images: `python` is this machine's.
 SANDBOX_IMAGE = "local"
+# Of the flags that stand before the kind or after it.
+_DEFAULTS = {
+    "dry_run": "",
+    "output": "",
+    "show_secrets": False,
+    "template": None,
+    "force": False,
+    "follow": False,
+}
 
 
 class Refusal(NamedTuple):
@@ -143,34 +149,33 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Create a job, or print it on a dry run."""
-    dry_run, output = getattr(flags, "dry_run", ""), getattr(flags, "output", "")
-    if not dry_run:
+    flags = argparse.Namespace(**{**_DEFAULTS, **vars(flags)})
+    if not flags.dry_run:
         check_may_change(options, "submit a job")
     if models := model_flags(flags):
         write_stderr(f"{', '.join(models)}: registers nothing; there is no model registry here.")
-    if flags.filename and getattr(flags, "template", ""):
+    if flags.filename and flags.template:
         raise WrongUsage("--template cannot be combined with -f.")
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
-    if hasattr(flags, "template"):
+    if flags.template is not None:
         options = fill_in(flags, options)
-    if getattr(flags, "follow", False) and dry_run:
+    if flags.follow and flags.dry_run:
         raise WrongUsage("--follow cannot be combined with --dry-run.")
     submit = _submit_file if flags.filename else _submit_flags
-    return await submit(options, flags, dry_run, output)
+    return await submit(options, flags)
 
 
-async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
-    with_secrets = getattr(flags, "show_secrets", False)
+async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace)
     jobs = [each for each in wanted if _is_job(each.resource)]
-    if getattr(flags, "follow", False) and len(jobs) != 1:
+    if flags.follow and len(jobs) != 1:
         raise WrongUsage(f"--follow: the file has {len(jobs)} jobs; to follow one: gpuconsole logs NAME -f")
-    if dry_run == "client":
+    if flags.dry_run == "client":
         _set_user(jobs, local_user())
-        _print(wanted, await _namespace(options), "created (dry run)", output, with_secrets=with_secrets)
+        write_created(wanted, await _namespace(options), "created (dry run)", flags)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
@@ -181,31 +186,32 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
             return 1
         refs = []
         with _reported_once(refusals):
-            if len(wanted) > 1 and not dry_run:
+            if len(wanted) > 1 and not flags.dry_run:
                 await _check_by_server(client, wanted, namespace)
             for each in wanted:
-                home = _namespace_of(each.manifest, namespace)
-                await _report_checkpoints(client, each.resource, each.manifest, home)
-                ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
-                words = "created (server dry run)" if dry_run else "created"
-                _print([each], namespace, words, output, with_secrets=with_secrets)
+                home = namespace_of(each.manifest, namespace)
+                await _report_checkpoints(client, *each, home)
+                ref = await create_manifest(
+                    client, each.resource, each.manifest, home, dry_run=bool(flags.dry_run)
+                )
+                words = "created (server dry run)" if flags.dry_run else "created"
+                write_created([each], namespace, words, flags)
                 refs += [ref] if each in jobs else []
-        if dry_run or len(refs) != 1:
+        if flags.dry_run or len(refs) != 1:
             return 0
         return await _go_on(options, client, refs[0], flags)
 
 
-async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
-    with_secrets = getattr(flags, "show_secrets", False)
+async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     kinds = tuple(kind for kind in CREATABLE if flags.kind in words_of(kind))
     draft = draft_of(flags, kinds[0], SANDBOX_IMAGE if options.is_sandbox else "")
     stamp = run_stamp(datetime.now(UTC))
     spec = spec_of(draft, kinds[0], stamp)
     files = replace(await _read_files(spec), git_login=_git_credentials(spec, flags.git_user))
-    if dry_run == "client":
+    if flags.dry_run == "client":
         namespace, folder = await _namespace(options), _folder_without_cluster(flags)
         spec = spec_of(draft, kinds[0], stamp, namespace=namespace, continued=folder)
-        _print_all(kinds[0], spec, files, "created (dry run)", output, with_secrets=with_secrets)
+        _print_all(kinds[0], spec, files, "created (dry run)", flags)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
@@ -215,7 +221,10 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
             folder = await _continued_folder(options, client, flags, spec)
             spec = spec_of(draft, kind, stamp, namespace=namespace, continued=folder)
         spec = replace(spec, user=await fetch_username(client) or spec.user)
-        checked = await _check(options, client, kind, spec, files)
+        objects = job_objects(kind, spec, files, is_optional_too=False)
+        nodes = await _nodes(options, client) if wants_gpus(spec) else None
+        causes = await check_submit(client, kind, spec, objects, nodes)
+        checked = CheckedObject(f"{kind.title} {spec.name}", causes)
         refusals = _describe_created([checked])
         if not _may_start(checked, refusals, flags):
             return 1
@@ -226,21 +235,16 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
                 kind,
                 spec,
                 files=files,
-                dry_run=bool(dry_run),
+                dry_run=bool(flags.dry_run),
                 on_upload=_describe_upload,
                 on_found=used.append,
             )
-        words = "created (server dry run)" if dry_run else "created"
-        _print_all(kind, spec, files, words, output, used, with_secrets=with_secrets)
-        return 0 if dry_run else await _go_on(options, client, ref, flags)
+        words = "created (server dry run)" if flags.dry_run else "created"
+        _print_all(kind, spec, files, words, flags, used)
+        return 0 if flags.dry_run else await _go_on(options, client, ref, flags)
 
 
 async def _read_files(spec: JobSpec) -> JobFiles:
-    """Read the local files that the job uploads.
-
-    Raises:
-        WrongUsage: A file is missing or cannot be uploaded.
-    """
     try:
         files = await load_job_files(spec)
     except JobRejected as error:
@@ -279,7 +283,7 @@ async def _check_by_server(client: Client, wanted: Sequence[ManifestObject], nam
         KubeError: The server rejected an object.
     """
     for resource, manifest in wanted:
-        home = _namespace_of(manifest, namespace)
+        home = namespace_of(manifest, namespace)
         try:
             await create_manifest(client, resource, manifest, home, dry_run=True)
         except (Conflict, Forbidden, Invalid, NotFound) as error:
@@ -289,11 +293,6 @@ async def _check_by_server(client: Client, wanted: Sequence[ManifestObject], nam
 
 
 def _folder_without_cluster(flags: argparse.Namespace) -> str:
-    """Return the folder that `--continue` names, for a dry run without a cluster.
-
-    Raises:
-        WrongUsage: It names a job, which only a cluster can resolve.
-    """
     text = str(flags.continue_from)
     if text and not text.startswith("/"):
         raise WrongUsage(
@@ -305,11 +304,6 @@ def _folder_without_cluster(flags: argparse.Namespace) -> str:
 async def _continued_folder(
     options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec
 ) -> str:
-    """Return the folder of the run that `--continue` names, and describe the run on stderr.
-
-    Raises:
-        WrongUsage: The run does not exist or cannot be continued.
-    """
     volume = await inspect_volume(client, spec.namespace, _workspace_claim(spec), WORKSPACE.path, "")
     runs = volume.runs if volume.is_visible else None
     if not flags.continue_from:
@@ -330,7 +324,6 @@ async def _continued_folder(
 
 
 async def _report_checkpoints(client: Client, resource: Resource, manifest: Manifest, namespace: str) -> None:
-    """Report on stderr the checkpoint from which a manifest's trainer will resume."""
     meta = manifest["metadata"]
     annotations = meta.get("annotations")
     kind = next((each for each in KINDS if each.resource == resource), None)
@@ -365,7 +358,7 @@ def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
 async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: argparse.Namespace) -> int:
     if ref.namespace != client.config.namespace:
         options = replace(options, namespace=ref.namespace)
-    if getattr(flags, "follow", False):
+    if flags.follow:
         return await follow_to_end(options, client, ref)
     if sys.stderr.isatty():
         for words in (("logs", ref.name, "-f"), ("get", ref.name), ("why", ref.name)):
@@ -392,20 +385,11 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestObject
 
 
 def _set_user(jobs: Sequence[ManifestObject], user: str) -> None:
-    """Annotate jobs with the submitting user, as flags do, unless their manifest names one."""
     for job in jobs:
         meta = job.manifest["metadata"]
         said = meta.get("annotations") or {}
         if user and isinstance(said, dict) and not any(said.get(key) for key in USERS):
             meta["annotations"] = {**said, USER_ANNOTATION: user}
-
-
-async def _check(
-    options: ConsoleOptions, client: Client, kind: CreatableKind, spec: JobSpec, files: JobFiles
-) -> CheckedObject:
-    objects = job_objects(kind, spec, files, is_optional_too=False)
-    nodes = await _nodes(options, client) if wants_gpus(spec) else None
-    return CheckedObject(f"{kind.title} {spec.name}", await check_submit(client, kind, spec, objects, nodes))
 
 
 def _describe_created(checked: Sequence[CheckedObject]) -> list[Refusal]:
@@ -435,7 +419,7 @@ def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argpa
     title, found = checked
     if (never := _never(found)) is None:
         return True
-    if getattr(flags, "force", False) or getattr(flags, "dry_run", ""):
+    if flags.force or flags.dry_run:
         write_stderr(f"Warning: {never.warning}.")
         return True
     what = f"{title} {never.warning}."
@@ -463,7 +447,6 @@ def _reported_once(refusals: Sequence[Refusal]) -> Iterator[None]:
 
 
 def _warn_of(refusals: Sequence[Refusal]) -> None:
-    """Print refusals that the server did not or will not report."""
     for start, finding in refusals:
         write_stderr(f"Warning: {start}{finding.warning}.")
 
@@ -503,38 +486,11 @@ def _print_all(
     spec: JobSpec,
     files: JobFiles,
     words: str,
-    output: str,
+    flags: argparse.Namespace,
     used: Collection[OwnedObject] = (),
-    *,
-    with_secrets: bool,
 ) -> None:
     objects = [ManifestObject(*each) for each in job_objects(kind, spec, files)]
-    if output:
-        _print(objects, spec.namespace, words, output, with_secrets=with_secrets)
-        return
-    job = [each for each in objects if each.resource == kind.resource]
-    _print(job, spec.namespace, words, "", with_secrets=with_secrets)
-    write_owned_objects(owned_objects_of(kind, with_files(spec, files), files), words, used)
-
-
-def _print(
-    wanted: Sequence[ManifestObject], namespace: str, words: str, output: str, *, with_secrets: bool
-) -> None:
-    manifests = [manifest for _, manifest in wanted]
-    shown = shown_manifests(manifests, with_secrets=with_secrets) if output else manifests
-    if output == "json":
-        many = {"apiVersion": "v1", "kind": "List", "items": shown}
-        write_object(shown[0] if len(shown) == 1 else many, output)
-    elif output == "yaml":
-        for each in shown:
-            write(f"---\n{to_yaml(each)}".rstrip())
-    else:
-        for resource, manifest in wanted:
-            meta = manifest["metadata"]
-            name = meta.get("name") or f"{meta['generateName']}…"
-            write(f"{resource.kind} {_namespace_of(manifest, namespace)}/{name} {words}.")
-
-
-def _namespace_of(manifest: Manifest, namespace: str) -> str:
-    """Return the namespace that a manifest names, or else the given one."""
-    return str(manifest["metadata"].get("namespace") or namespace)
+    shown = objects if flags.output else [each for each in objects if each.resource == kind.resource]
+    write_created(shown, spec.namespace, words, flags)
+    if not flags.output:
+        write_owned_objects(owned_objects_of(kind, with_files(spec, files), files), words, used)

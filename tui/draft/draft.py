@@ -170,10 +170,6 @@ def recover_draft(folder: Path) -> None:
 
 
 def _files_of(folder: Path, form: str) -> tuple[Path, Path, Path]:
-    """Return the folder of a context, for its draft and its last image.
-
-    The port of a server on this machine changes, so only the name tells such contexts apart.
-    """
     return folder / f"{_UNSAVED}{form}.json", folder / f"{_SAVED}{form}.json", folder / f"{_OPEN}{form}.lock"
 
 

@@ -361,14 +361,6 @@ async def test_a_file_may_resume_a_run(run: CommandLine, tmp_path: Path) -> None
     assert ended.err.endswith(f": its manifest names /workspace/{folder}.\n")
 
 
-async def test_invalid_manifests_go_to_the_server(run: CommandLine) -> None:
-    printed = await run(*TRAINER, *AS_MANIFEST)
-    path = run.home / "job.yaml"
-    path.write_text(json.dumps(job_in(printed.out) | {"spec": "x"}))
-    run.cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
-    (await run("submit", "-f", str(path))).reports(1, "spec: must be an object")
-
-
 async def test_a_missing_run_is_refused(run: CommandLine, tmp_path: Path) -> None:
     with_checkpoint(run.cluster, tmp_path / "volume", "old", 520)
     for name, said in (("older", "No earlier run of 'older'"), ("/workspace/x", "There is no checkpoint in")):

@@ -108,7 +108,7 @@ def focused_chart(play: Playground) -> object:
 
 
 def scrolled(play: Playground) -> float:
-    return play.console.screen.query_one(YamlView).scroll_y
+    return play.console.screen.query_one(YamlView).top_line
 
 
 QUICK = (

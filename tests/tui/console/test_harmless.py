@@ -336,7 +336,7 @@ class Shelf(FramedApp):
         yield Notice()
         yield PreflightView()
         yield LogView(name_of=lambda line: line.source.pod)
-        yield YamlView()
+        yield YamlView(wraps=True)
         yield CurveChart("")
 
     def say(self, text: str) -> None:
@@ -354,7 +354,7 @@ class Shelf(FramedApp):
         raw = text.encode("utf-8", "surrogatepass")
         items: list[Item] = [LogLine(1, raw, source, 0, 0), Marker(Mark.NOTE, text, source, 2, 1)]
         self.query_one(LogView).append(items)
-        self.query_one(YamlView).show(f"a: {text}")
+        self.query_one(YamlView).show_text(f"a: {text}")
         self.query_one(CurveChart).set_curves(
             text, [PlotCurve(text, one_point()), PlotCurve(text, one_point())], empty=text
         )

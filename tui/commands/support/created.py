@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from k8s.jobs.owned_objects import OwnedObject
 from k8s.kinds import Manifest
 from k8s.text.redact import Redactor, masked
-from tui.commands.support.output import write, write_stderr
+from k8s.text.yaml_writer import to_yaml
+from tui.commands.support.output import write, write_object, write_stderr
+from tui.draft.manifest_yaml import ManifestObject
 
 _FLAG = "--show-secrets"
 
@@ -38,10 +40,7 @@ def add_show_secrets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(_FLAG, action="store_true", default=argparse.SUPPRESS, help=words)
 
 
-def shown_manifests(manifests: Sequence[Manifest], *, with_secrets: bool) -> list[Manifest]:
-    """Return manifests for printing, and report redactions on stderr."""
-    if with_secrets:
-        return list(manifests)
+def _redacted(manifests: Sequence[Manifest]) -> list[Manifest]:
     redactor = Redactor()
     redactor.object([each for each in manifests if each.get("kind") == "Secret"])  # remembers the secrets
     redactor.removed.clear()
@@ -50,3 +49,27 @@ def shown_manifests(manifests: Sequence[Manifest], *, with_secrets: bool) -> lis
     if redactor.removed:
         write_stderr(f"Redacted: {', '.join(redactor.removed)}. To print them: {_FLAG}")
     return shown
+
+
+def namespace_of(manifest: Manifest, namespace: str) -> str:
+    """Return the namespace that a manifest names, or else the given one."""
+    return str(manifest["metadata"].get("namespace") or namespace)
+
+
+def write_created(
+    wanted: Sequence[ManifestObject], namespace: str, words: str, flags: argparse.Namespace
+) -> None:
+    """Print a line per object, such as `Job default/a created.`, or with `-o` their manifests."""
+    manifests = [manifest for _, manifest in wanted]
+    shown = _redacted(manifests) if flags.output and not flags.show_secrets else manifests
+    if flags.output == "json":
+        many = {"apiVersion": "v1", "kind": "List", "items": shown}
+        write_object(shown[0] if len(shown) == 1 else many, flags.output)
+    elif flags.output == "yaml":
+        for each in shown:
+            write(f"---\n{to_yaml(each)}".rstrip())
+    else:
+        for resource, manifest in wanted:
+            meta = manifest["metadata"]
+            name = meta.get("name") or f"{meta['generateName']}…"
+            write(f"{resource.kind} {namespace_of(manifest, namespace)}/{name} {words}.")

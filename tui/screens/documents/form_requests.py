@@ -55,7 +55,7 @@ class FormSuggestions:
         """List the names in a namespace; a field without permission shows that in its help."""
         self.namespace = namespace
         self.listed.clear()
-        await fields.set_choices(KIND.key, kind_choices(snapshot))
+        fields.set_choices(KIND.key, kind_choices(snapshot))
         found = await fetch_all(self._client, namespace)
         for key, choices in found.items():
             fields.offer(key, choices.options, choices.problem)
@@ -89,7 +89,7 @@ class FormSuggestions:
         found, problems = await asyncio.to_thread(every_template, self.templates_folder)
         self.templates = {each.name: each for each in found}
         choices = [(each.name, each.title) for each in found]
-        await fields.set_choices("template", (("", "none"), *choices))
+        fields.set_choices("template", (("", "none"), *choices))
         return problems
 
     def next_place(self) -> Place | None:

@@ -328,11 +328,6 @@ class ManifestScreen(SubmitScreen):
             done.set()
 
     def _manifest(self) -> Manifest:
-        """Return the manifest as edited.
-
-        Raises:
-            ValueError: It is not one, or of another kind, which has another path on the server.
-        """
         manifest = read_manifest(self.query_one(TextAreaField).text)
         check_kind(manifest, self._clone.resource)
         return manifest

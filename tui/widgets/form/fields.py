@@ -253,21 +253,17 @@ class Field(Vertical):
         self._accepted_value = self._posted_value
 
     def _make_control(self, value: str) -> TextField | ChoiceField | TextAreaField:
-        definition = self.definition
-        control: TextField | ChoiceField | TextAreaField
-        if definition.control == "choice":
-            control = ChoiceField(definition.choices, value)
-        elif definition.control == "lines":
+        kind, placeholder = self.definition.control, self.definition.placeholder
+        if kind == "choice":
+            return ChoiceField(self.definition.choices, value)
+        control: TextField | TextAreaField
+        if kind == "lines":
             control = TextAreaField(
-                _sanitize_lines(value),
-                compact=True,
-                highlight_cursor_line=False,
-                placeholder=definition.placeholder,
+                _sanitize_lines(value), compact=True, highlight_cursor_line=False, placeholder=placeholder
             )
-            control.cursor_blink = False
         else:
-            control = TextField(sanitize(value), placeholder=definition.placeholder, compact=True)
-            control.cursor_blink = False
+            control = TextField(sanitize(value), placeholder=placeholder, compact=True)
+        control.cursor_blink = False
         return control
 
     def compose(self) -> ComposeResult:
@@ -345,22 +341,11 @@ class Field(Vertical):
             self._control.value = value
             self._control.cursor_position = len(value)
 
-    async def redefine(self, definition: FormField) -> None:
-        """Replace the definition, and the control if it differs; the value stays."""
-        is_choice = self.definition.control == definition.control == "choice"
-        self.remove_class(f"-{self.definition.control}")
-        self.add_class(f"-{definition.control}")
-        self.definition = definition
-        if is_choice and isinstance(self._control, ChoiceField):
-            self._control.set_choices(definition.choices)
-            return
-        had_focus = self.has_focus_within
-        previous, self._control = self._control, self._make_control(self.value)
-        if isinstance(previous.parent, Widget):
-            await previous.parent.mount(self._control, after=previous)
-        await previous.remove()
-        if had_focus:
-            self._control.focus()
+    def set_choices(self, choices: Sequence[tuple[str, str]]) -> None:
+        """Replace the choices; the value stays."""
+        self.definition = replace(self.definition, choices=tuple(choices))
+        if isinstance(self._control, ChoiceField):
+            self._control.set_choices(choices)
 
     @property
     def is_shown(self) -> bool:

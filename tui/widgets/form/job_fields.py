@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from textwrap import wrap
 from types import MappingProxyType
 from typing import ClassVar
@@ -131,10 +130,10 @@ class JobFields(ScrollableContainer, can_focus=False):
                 field.focus_control()
                 return
 
-    async def set_choices(self, key: str, choices: Sequence[tuple[str, str]]) -> None:
+    def set_choices(self, key: str, choices: Sequence[tuple[str, str]]) -> None:
         """Replace the choices of a field; its value stays."""
         if (field := self.field(key)) is not None:
-            await field.redefine(replace(field.definition, choices=tuple(choices), control="choice"))
+            field.set_choices(choices)
 
     def offer(self, key: str, options: Sequence[tuple[str, str]], help: str = "") -> None:
         """Suggest values in a field, each with a description; `help` replaces the field's own.

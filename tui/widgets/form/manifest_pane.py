@@ -2,99 +2,52 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from k8s.kinds import Manifest
-from k8s.text.sanitize import sanitize
 from tui.draft.manifest_edits import ManifestEdits
 from tui.settings.keys import TEXT
-from tui.text.cells import cell_len, head
 from tui.text.format import plural
 from tui.widgets.form.fields import TextAreaField
-from tui.widgets.scroll_pane import ScrollPane
+from tui.widgets.text_lines import TextLine, TextLines
 
-_NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")
-# One cell on each side, and the scroll bar.
-_MARGIN = 3
-
-# Scroll methods for text keys.
-_SCROLLS = {
-    "text.down": "scroll_down",
-    "text.up": "scroll_up",
-    "text.start": "scroll_home",
-    "text.end": "scroll_end",
-}
+_NAME = re.compile(r" *(?:- )*([\w./-]+:)(?= |$)")
+_SCROLLS = ("scroll", "page", "end")
 
 
-class YamlView(ScrollPane):
-    """A scrolling pane; long lines continue with a deeper indentation."""
-
-    DEFAULT_CSS = """
-    YamlView > Static { width: 100%; height: auto; padding: 0 1; }
-    """
+class YamlView(TextLines):
+    """The YAML to be read; long lines continue with a deeper indentation."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, _SCROLLS[key.id], key.help, show=False, id=key.id)
+        Binding(key.keys, key.action, key.help, show=False, id=key.id)
         for key in TEXT
-        if key.id in _SCROLLS
+        if key.action.partition("(")[0] in _SCROLLS
     ]
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._text = ""
-        self._line_count = 0
-
-    def compose(self) -> ComposeResult:
-        """Lay out the text."""
-        yield Static("", markup=False)
-
-    def show(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Replace the text."""
-        self._text = text
-        self._draw()
+        named = ((line, _NAME.match(line)) for line in text.splitlines())
+        self.show([TextLine(line, *(found.span(1) if found else ())) for line, found in named])
 
-    def on_resize(self) -> None:
-        """Wrap lines at the new width."""
-        self._draw()
+    def action_scroll(self, rows: int) -> None:
+        """Scroll by rows."""
+        self.scroll_rows(rows)
 
-    def _draw(self) -> None:
-        width = max(20, self.size.width - _MARGIN)
-        lines = [
-            _drawn(part, is_first=not number)
-            for line in self._text.splitlines()
-            for number, part in enumerate(_broken(sanitize(line), width))
-        ]
-        self.query_one(Static).update(Content("\n").join(lines), layout=len(lines) != self._line_count)
-        self._line_count = len(lines)
+    def action_page(self, pages: float) -> None:
+        """Scroll by pages."""
+        self.scroll_pages(pages)
 
-
-def _drawn(line: str, *, is_first: bool) -> Content:
-    found = _NAME.match(line) if is_first else None
-    if found is None:
-        return Content(line)
-    return Content.assemble(found[1], (found[2], "$primary"), line[found.end() :])
-
-
-def _broken(line: str, width: int) -> Iterator[str]:
-    indent = " " * min(len(line) - len(line.lstrip(" -")) + 2, width // 2)
-    while cell_len(line) > width:
-        part = head(line, width)
-        space = part.rfind(" ")
-        if space > len(indent):
-            part = part[:space]
-        yield part
-        line = indent + line[len(part) :].lstrip(" ")
-    yield line
+    def action_end(self, way: int) -> None:
+        """Scroll to the start or the end."""
+        self.scroll_rows(way * math.inf)
 
 
 class ManifestPane(Vertical):
@@ -120,7 +73,7 @@ class ManifestPane(Vertical):
         super().__init__(id=id, classes=classes)
         self.edits = ManifestEdits()
         self._beside = ""
-        self._view = YamlView()
+        self._view = YamlView(wraps=True)
         self._editor: TextAreaField | None = None
 
     def on_mount(self) -> None:
@@ -146,7 +99,7 @@ class ManifestPane(Vertical):
         self._write_title()
 
     def _show_text(self) -> None:
-        self._view.show(f"{self.edits.text.rstrip()}\n{self._beside}")
+        self._view.show_text(f"{self.edits.text.rstrip()}\n{self._beside}")
 
     async def open(self) -> None:
         """Open the editor."""

@@ -134,7 +134,7 @@ class Form:
 
     @property
     def yaml(self) -> str:
-        return str(self.screen.query_one(YamlView).query_one(Static).content)
+        return "\n".join(line.text for line in self.screen.query_one(YamlView)._lines)
 
     @property
     def posted(self) -> list[Any]:
