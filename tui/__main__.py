@@ -6,6 +6,7 @@ before `main`, which handles ctrl+c.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["__complete"]:  # at each tab: nothing that is not needed for it
+        if "_ARGCOMPLETE" in os.environ:  # at each tab: nothing that is not needed for it
             from tui.commands.completer import complete, read_grammar
 
             grammar = read_grammar()
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from tui.commands.completion import store_grammar
 
                 grammar = store_grammar()
-            return complete(words[1:], grammar)
+            complete(grammar)
         if words == ["--version"]:
             return _print_version()
         return _main(words)
@@ -66,8 +67,6 @@ def _print_version() -> int:
 
 def _open_closed_streams() -> None:
     """Open the null device for standard streams that were closed at the start (`>&-`), which are None."""
-    import os
-
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
@@ -83,8 +82,6 @@ def _is_closed_pipe(error: BaseException) -> bool:
 
 def _discard_unwritten() -> None:
     # Or the interpreter tries to flush again at exit.
-    import os
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

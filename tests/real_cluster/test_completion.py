@@ -44,12 +44,11 @@ async def test_bash_completes_the_jobs_nodes_and_namespaces(
     script = f"""
     source <(gpuconsole completion bash)
     gpuconsole -n {namespace} completion --refresh
-    try() {{
-        COMP_WORDS=(gpuconsole -n "$@"); COMP_CWORD=$(($# + 1)); _gpuconsole; echo "${{COMPREPLY[*]}}"
-    }}
-    try {namespace} logs ''
+    try() {{ COMP_LINE="gpuconsole -n $*"; COMP_POINT=${{#COMP_LINE}}; _python_argcomplete gpuconsole
+        echo "${{COMPREPLY[*]}}"; }}
+    try {namespace} logs ' '
     try {namespace[:9]}
-    try {namespace} describe node ''
+    try {namespace} describe node ' '
     """
     known = [node["metadata"]["name"] for node in await admin.list(NODES)]
     done = subprocess.run(

@@ -1,11 +1,12 @@
-"""Answers of `__complete`, which the shells' completion scripts call at each tab.
+"""Answers to a tab in the shell, by argcomplete.
 
-Imports nothing slow, because a tab must answer within 100 ms: the grammar of the command line and the
-names in the cluster come from caches in the state folder. Stale names are refreshed in the background.
+Imports nothing slow, because a tab must answer at once: the command line's arguments and the names in
+the cluster come from caches in the state folder. Stale names are refreshed in the background.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -14,107 +15,87 @@ import time
 
 TYPE_CHECKING = False  # the module `typing` takes longer than the rest
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
-GRAMMAR_FILE, NAMES_FILE = "grammar.json", "names.json"
+GRAMMAR_FILE, NAMES_FILE = "arguments.json", "names.json"
 # A cache of this age is refreshed; names of this age are no longer offered.
 FRESH_S, OLD_S = 10.0, 7 * 86_400.0
 # The first time there is nothing to offer, so wait for the names.
 FIRST_S = 2.0
-MOST_CLUSTERS, MOST_CHOICES = 16, 2_000
+MOST_CLUSTERS = 16
 FILES = "files"
 # Stands for a namespace in keys of the cache.
 ALL_NAMESPACES = "*"
 # Kinds of names that differ between the namespaces of a cluster.
 _OF_NAMESPACE = frozenset({"jobs", "instances", "ranks"})
-# Flags that select the cluster whose names are offered, with the key of their value.
-_CLUSTER_FLAGS = {
-    "--kubeconfig": "kubeconfig",
-    "--context": "context",
-    "-n": "namespace",
-    "--namespace": "namespace",
-}
+# Flags that select the cluster whose names are offered, by the name of their value.
+_CLUSTER_FLAGS = {"kubeconfig": "--kubeconfig", "context": "--context", "namespace": "--namespace"}
+_CLUSTER_SWITCHES = {"sandbox": "--sandbox", "all_namespaces": "--all-namespaces"}
 
 
-def complete(words: Sequence[str], grammar: Mapping[str, Any]) -> int:
-    """Print the completions of the last word, one per line with a tab before its description.
+def complete(grammar: Mapping[str, Any], **options: Any) -> None:
+    """Write the completions of the word at the cursor where the shell's script expects them, and exit.
 
-    The last line is `:files` where a path may follow, `:` elsewhere.
+    Args:
+        grammar: Of `completion.make_grammar`.
+        options: Of `argcomplete.autocomplete`, for tests.
     """
-    before, word, prefix = _split(list(words))
-    node, source, given = grammar, "", dict[str, str]()
-    job, flag, takes_value, place = "", "", False, 0
-    for each in before:
-        if takes_value:
-            given[flag] = each
-            takes_value = False
-        elif each.startswith("-") and each != "-":
-            flag, equals, value = each.partition("=")
-            takes_value = bool(node["flags"].get(flag, ("",))[0]) and not equals
-            given[flag] = value
-        elif each in node["children"]:
-            node, place = node["children"][each], 0
-        else:
-            job, place = job or each, place + 1
-    if takes_value:
-        source = node["flags"][flag][1]
-        _print(_choices(source, given, job), word, prefix, source)
-    elif word.startswith("-"):
-        flags = {name: words for name, (_, _, words) in node["flags"].items()}
-        _print(flags, word, "", "")
-    elif node["children"] and place == 0:
-        _print({name: each["words"] for name, each in node["children"].items()}, word, "", "")
-    else:
-        sources = node["arguments"]
-        source = sources[min(place, len(sources) - 1)] if sources else FILES
-        is_over = sources and place >= len(sources) and not node["repeats"]
-        _print({} if is_over else _choices(source, given, job), word, prefix, "" if is_over else source)
-    return 0
+    import argcomplete
+
+    parser = make_parser(grammar)
+    argcomplete.autocomplete(parser, always_complete_options=False, **options)
 
 
-def _split(words: list[str]) -> tuple[list[str], str, str]:
-    """Return the words before the cursor, the word at it, and the part of that that stays as it is.
-
-    bash splits `--for=run` into three words; zsh and fish pass it as one.
-    """
-    merged: list[str] = []
-    for each in words:
-        if each == "=" and merged and merged[-1].startswith("--"):
-            continue
-        merged.append(each)
-    word = merged.pop() if merged and words[-1] != "=" else ""
-    if word.startswith("--") and "=" in word:
-        flag, _, word = word.partition("=")
-        return [*merged, flag], word, f"{flag}="
-    return merged, word, ""
+def make_parser(grammar: Mapping[str, Any]) -> argparse.ArgumentParser:
+    """Return a parser with all commands, without importing them."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    _fill(parser, grammar)
+    return parser
 
 
-def _print(choices: Mapping[str, str], word: str, prefix: str, source: str) -> None:
-    found = [(name, words) for name, words in choices.items() if name.startswith(word)]
-    for name, words in found[:MOST_CHOICES]:
-        if name.isprintable():
-            sys.stdout.write(f"{prefix}{name}\t{words if words.isprintable() else ''}\n")
-    sys.stdout.write(":files\n" if FILES in source.split() else ":\n")
+def _fill(parser: argparse.ArgumentParser, node: Mapping[str, Any]) -> None:
+    for names, settings, choices, kinds in node["arguments"]:
+        action = parser.add_argument(*names, **settings)
+        action.completer = NameCompleter(choices, kinds)  # type: ignore[attr-defined]
+    if node["commands"]:
+        commands = parser.add_subparsers()
+        for name, child in node["commands"].items():
+            options: dict[str, Any] = {"add_help": False, "argument_default": argparse.SUPPRESS}
+            _fill(commands.add_parser(name, help=child["help"], aliases=child["aliases"], **options), child)
 
 
-def _choices(source: str, given: Mapping[str, str], job: str) -> dict[str, str]:
-    """Return the choices of an argument with their descriptions; `source` names their kinds."""
-    kinds = source.split()
-    if kinds[:1] == ["choices"]:
-        return dict.fromkeys(kinds[1:], "")
-    names = _names(given, set(kinds)) if kinds and kinds != [FILES] else {}
-    jobs: dict[str, Any] = names.get("jobs", {})
-    found: dict[str, str] = {}
-    for kind in kinds:
-        if kind == "jobs":
-            found |= {name: str(each.get("words", "")) for name, each in jobs.items()}
-        elif kind in ("instances", "ranks"):
-            of_job = jobs.get(job.rpartition("/")[2], {}).get(kind)
-            found |= dict.fromkeys(map(str, of_job or ()), "")
-        else:
-            found |= dict.fromkeys(map(str, names.get(kind) or ()), "")
-    return found
+class NameCompleter:
+    """The completions of one argument: its choices, and names of some kinds in the selected cluster."""
+
+    def __init__(self, choices: Iterable[str], kinds: Iterable[str]) -> None:
+        self._choices, self._kinds = choices, kinds
+
+    def __call__(self, prefix: str, parsed_args: argparse.Namespace, **_: object) -> dict[str, str]:
+        """Return the completions with their descriptions."""
+        found = dict.fromkeys(self._choices, "")
+        wanted = {*self._kinds} - {FILES}
+        names = _names(parsed_args, wanted) if wanted else {}
+        jobs: dict[str, Any] = names.get("jobs", {})
+        for kind in self._kinds:
+            if kind == FILES:
+                from argcomplete.completers import FilesCompleter
+
+                found |= dict.fromkeys(FilesCompleter()(prefix), "")
+            elif kind == "jobs":
+                found |= {name: str(each.get("words", "")) for name, each in jobs.items()}
+            elif kind in ("instances", "ranks"):
+                of_job = jobs.get(_job(parsed_args), {}).get(kind)
+                found |= dict.fromkeys(map(str, of_job or ()), "")
+            else:
+                found |= dict.fromkeys(map(str, names.get(kind) or ()), "")
+        return {
+            name: words if words.isprintable() else "" for name, words in found.items() if name.isprintable()
+        }
+
+
+def _job(parsed_args: argparse.Namespace) -> str:
+    return str(getattr(parsed_args, "job", None) or "").rpartition("/")[2]
 
 
 def state_folder() -> str:
@@ -129,18 +110,17 @@ def cluster_key(kubeconfig: str, context: str, namespace: str, *, is_sandbox: bo
     return json.dumps([files, "" if is_sandbox else context, is_sandbox, namespace])
 
 
-def _names(given: Mapping[str, str], kinds: set[str]) -> dict[str, Any]:
-    selected = {_CLUSTER_FLAGS[flag]: value for flag, value in given.items() if flag in _CLUSTER_FLAGS}
-
+def _names(given: argparse.Namespace, kinds: set[str]) -> dict[str, Any]:
     def chosen(name: str) -> str:
-        return selected.get(name) or os.environ.get(f"GPUCONSOLE_{name.upper()}", "").strip()
+        return getattr(given, name, None) or os.environ.get(f"GPUCONSOLE_{name.upper()}", "").strip()
 
-    is_sandbox = "--sandbox" in given or chosen("sandbox").lower() in ("1", "true", "yes")
-    is_all = "-A" in given or "--all-namespaces" in given
-    namespace = ALL_NAMESPACES if is_all else chosen("namespace")
+    is_sandbox = hasattr(given, "sandbox") or chosen("sandbox").lower() in ("1", "true", "yes")
+    namespace = ALL_NAMESPACES if hasattr(given, "all_namespaces") else chosen("namespace")
     key = cluster_key(chosen("kubeconfig"), chosen("context"), namespace, is_sandbox=is_sandbox)
-    flags = [word for flag, value in given.items() if flag in _CLUSTER_FLAGS for word in (flag, value)]
-    flags += [flag for flag in ("--sandbox", "-A", "--all-namespaces") if flag in given]
+    flags = [
+        f"{flag}={getattr(given, name)}" for name, flag in _CLUSTER_FLAGS.items() if hasattr(given, name)
+    ]
+    flags += [flag for name, flag in _CLUSTER_SWITCHES.items() if hasattr(given, name)]
     found = read_names(key)
     age_s = time.time() - found.get("at", 0.0)
     if 0 <= age_s < FRESH_S:
@@ -191,7 +171,8 @@ def _refresh(flags: Iterable[str]) -> subprocess.Popen[bytes] | None:
     try:
         return subprocess.Popen(
             words,
-            env={**os.environ, "PYTHONPATH": path},
+            env={name: value for name, value in os.environ.items() if name != "_ARGCOMPLETE"}
+            | {"PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import fcntl
 import json
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,78 +34,31 @@ from tui.settings.manual import TOPICS
 from tui.settings.options import ConsoleOptions
 from tui.settings.private_file import make_private_folder, write_private_file
 
-_BASH = r"""# Load it with: source <(gpuconsole completion bash)
-_gpuconsole() {
-  local line choices=() last=
-  COMPREPLY=()
-  while IFS= read -r line; do
-    case $line in
-      :*) last=$line ;;
-      *) choices+=("${line%%$'\t'*}") ;;
-    esac
-  done < <(gpuconsole __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-  COMPREPLY=("${choices[@]}")
-  [ "$last" = :files ] && compopt -o default 2>/dev/null
-}
-complete -F _gpuconsole gpuconsole
-"""
-_ZSH = r"""#compdef gpuconsole
-# Load it with: source <(gpuconsole completion zsh)
-_gpuconsole() {
-  local line last=
-  local -a choices
-  while IFS= read -r line; do
-    case $line in
-      :*) last=$line ;;
-      *) choices+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}") ;;
-    esac
-  done < <(gpuconsole __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
-  (( $#choices )) && _describe gpuconsole choices
-  [[ $last == :files ]] && _files
-  return 0
-}
-(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }
-compdef _gpuconsole gpuconsole
-"""
-_FISH = r"""# Load it with: gpuconsole completion fish | source
-function __gpuconsole_complete
-  set -l words (commandline -opc) (commandline -ct)
-  for line in (gpuconsole __complete $words[2..-1] 2>/dev/null)
-    switch $line
-      case ':files'
-        __fish_complete_path (commandline -ct)
-      case ':*'
-      case '*'
-        echo $line
-    end
-  end
-end
-complete -c gpuconsole -f -a '(__gpuconsole_complete)'
-"""
-SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-
 # Kinds of completions by the name of an argument, or else by its placeholder.
-_SOURCES = {
-    **dict.fromkeys(("job", "jobs", "names"), "jobs"),
-    **dict.fromkeys(("source", "sources"), f"jobs {FILES}"),
-    "instance": "instances",
-    "rank": "ranks",
-    "words": "nodes jobs",
-    "node": "nodes",
-    "context": "contexts",
-    "namespace": "namespaces",
-    "template": "templates",
-    "theme": "themes",
-    "topic": " ".join(("choices", *TOPICS)),
-    "FORMAT": " ".join(("choices", *LIST_FORMATS)),
-    "job_type": " ".join(("choices", *(kind.resource.kind.lower() for kind in KINDS))),
-    **dict.fromkeys(("FILE", "FOLDER", "PATH", "DIR"), FILES),
+_KINDS: dict[str, Sequence[str]] = {
+    **dict.fromkeys(("job", "jobs", "names"), ("jobs",)),
+    **dict.fromkeys(("source", "sources"), ("jobs", FILES)),
+    "instance": ("instances",),
+    "rank": ("ranks",),
+    "words": ("nodes", "jobs"),
+    "node": ("nodes",),
+    "context": ("contexts",),
+    "namespace": ("namespaces",),
+    "template": ("templates",),
+    "theme": ("themes",),
+    **dict.fromkeys(("FILE", "FOLDER", "PATH", "DIR"), (FILES,)),
+}
+# Choices that the parser does not check, likewise.
+_CHOICES = {
+    "topic": TOPICS,
+    "FORMAT": LIST_FORMATS,
+    "job_type": [kind.resource.kind.lower() for kind in KINDS],
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the shell."""
-    parser.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="bash, zsh or fish")
+    parser.add_argument("shell", nargs="?", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     parser.add_argument("--refresh", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -120,7 +73,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     elif flags.shell is None:
         raise WrongUsage("Which shell: bash, zsh or fish?")
     else:
-        write(SCRIPTS[flags.shell].rstrip("\n"))
+        from argcomplete.shell_integration import shellcode
+
+        write(shellcode(["gpuconsole"], use_defaults=False, shell=flags.shell))
     return 0
 
 
@@ -181,37 +136,41 @@ def store_grammar() -> dict[str, Any]:
 
 
 def make_grammar() -> dict[str, Any]:
-    """Return all commands with their flags and arguments, as `completer` reads them."""
-    return _node(make_parser(), "")
+    """Return all commands with their arguments, as `completer.make_parser` reads them."""
+    return _node(make_parser())
 
 
-def _node(parser: argparse.ArgumentParser, words: str) -> dict[str, Any]:
-    """Return one command: its flags with whether they take a value, the source of that, and their help."""
+def _node(parser: argparse.ArgumentParser) -> dict[str, Any]:
     if isinstance(parser, CommandParser):
         parser.fill()
-    flags: dict[str, tuple[bool, str, str]] = {}
-    children: dict[str, Any] = {}
-    arguments: list[str] = []
-    repeats = False
+    commands: dict[str, Any] = {}
     for action in parser._actions:
-        if action.help == argparse.SUPPRESS:
-            continue
         if isinstance(action, argparse._SubParsersAction):
-            helps = {each.dest.split(" ")[0]: each.help or "" for each in action._choices_actions}
-            children = {
-                name: _node(each, helps[name]) for name, each in action.choices.items() if name in helps
-            }
-        elif action.option_strings:
-            has_value = action.nargs != 0 and not isinstance(action, SwitchAction)
-            for name in action.option_strings:
-                flags[name] = (has_value, _source(action), str(action.help or "").partition(",")[0])
-        else:
-            arguments.append(_source(action))
-            repeats = action.nargs in ("+", "*", argparse.REMAINDER)
-    return {"words": words, "flags": flags, "children": children, "arguments": arguments, "repeats": repeats}
+            names: dict[int, list[str]] = {}
+            for name, child in action.choices.items():
+                names.setdefault(id(child), []).append(name)
+            for each in action._choices_actions:
+                child = action.choices[each.dest.split(" ")[0]]
+                name, *aliases = names[id(child)]
+                commands[name] = {"help": each.help or "", "aliases": aliases, **_node(child)}
+    arguments = [
+        _argument(each) for each in parser._actions if not isinstance(each, argparse._SubParsersAction)
+    ]
+    return {"arguments": arguments, "commands": commands}
 
 
-def _source(action: argparse.Action) -> str:
-    if action.choices is not None:
-        return " ".join(("choices", *map(str, action.choices)))
-    return _SOURCES.get(action.dest) or _SOURCES.get(str(action.metavar), "")
+def _argument(action: argparse.Action) -> tuple[Sequence[str], dict[str, Any], Sequence[str], Sequence[str]]:
+    """Return the names and settings of an argument for `add_argument`, its choices and kinds of names."""
+    has_value = action.nargs != 0 and not isinstance(action, SwitchAction)
+    is_hidden = action.help == argparse.SUPPRESS
+    settings: dict[str, Any] = {
+        "help": action.help if is_hidden else str(action.help or "").partition(",")[0].replace("%", "%%"),
+        **({"nargs": action.nargs} if has_value else {"action": "store_true"}),
+        **({"dest": action.dest} if action.option_strings else {}),
+    }
+    by_name = (action.dest, str(action.metavar))
+    choices = (
+        action.choices or getattr(action, "fields", ()) or next(filter(None, map(_CHOICES.get, by_name)), ())
+    )
+    kinds = next(filter(None, map(_KINDS.get, by_name)), ())
+    return action.option_strings or [action.dest], settings, [*map(str, choices)], kinds

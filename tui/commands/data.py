@@ -20,7 +20,8 @@ from tui.text.format import in_namespace
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the `list` subcommand."""
     views = parser.add_subparsers(dest="view", required=True, metavar="list")
-    add_list_flags(views.add_parser("list", aliases=["ls"], help="list volume claims"), can_watch=False)
+    listing = views.add_parser("list", aliases=["ls"], help="list volume claims")
+    add_list_flags(listing, COLUMNS, can_watch=False)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from tui.text.format import in_namespace
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a list and the job kind."""
-    add_list_flags(parser)
+    add_list_flags(parser, COLUMNS)
     add_type(parser)
 
 

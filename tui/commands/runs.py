@@ -23,7 +23,7 @@ MOST_PROBLEMS = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the name, the flags of a list, and `--clear`."""
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="show everything about this run")
-    add_list_flags(parser, can_watch=False)
+    add_list_flags(parser, COLUMNS, can_watch=False)
     parser.add_argument("--clear", action="store_true", help="delete all records of past runs (asks first)")
     add_yes(parser)
 

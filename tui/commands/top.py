@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the `nodes`, `jobs` and `users` subcommands."""
     views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs|users")
     nodes = views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
-    add_list_flags(nodes)
+    add_list_flags(nodes, node_table.COLUMNS)
     _add_live(nodes)
     jobs = views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
-    add_list_flags(jobs)
+    add_list_flags(jobs, pick(job_table.COLUMNS, job_table.TOP_KEYS))
     _add_live(jobs)
     add_type(jobs)
     users_help = "show what each user's jobs hold, request, and leave idle"

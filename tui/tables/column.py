@@ -109,8 +109,9 @@ class ListColumn(Column, Generic[Item, View]):
     """
 
     value: Callable[[Item, View], Any] | None = None
-    """Its value in JSON, under `json` or else its key; None if it has none, or has `values`."""
+    """Its value in JSON; None if it has none, or has `values`."""
     json: str = ""
+    """Its names in JSON, separated by spaces if it has several; empty for the key."""
     values: Callable[[Item, View], Values] | None = None
     """Its part of the JSON object, if that is not one value."""
     cell: Callable[[Item, View], Cell] | None = None

@@ -185,7 +185,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
         value=lambda job, _: job.ref.namespace, printed="table",
     ),
     ListColumn(
-        "kind", "KIND", priority=4, elide="runs", min_width=8,
+        "kind", "KIND", priority=4, elide="runs", min_width=8, json="kind api_version",
         values=lambda job, _: {"kind": job.ref.kind, "api_version": job.ref.api_version},
         cell=_kind, printed="table", narrow_cell=_short_kind, is_optional=True,
     ),
@@ -202,7 +202,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
         cell=lambda job, _: Cell(
             f"{job.instances_running}/{len(job.instances)}", sort=float(len(job.instances))
         ),
-        printed="table",
+        printed="table", json="instances_running instances_total gpu_fraction",
         values=lambda job, _: {
             "instances_running": job.instances_running, "instances_total": len(job.instances),
             "gpu_fraction": job.gpu_fraction,
@@ -238,7 +238,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
         cell=_best, value=_best_loss, printed="wide", text=lambda job, now: number(_best_loss(job, now)),
     ),
     ListColumn(
-        "silent_s", "SILENT", align="right", in_console=False, printed="wide",
+        "silent_s", "SILENT", align="right", in_console=False, printed="wide", json="silent silent_s",
         cell=lambda job, now: Cell(age(silent_s(job, now))),
         values=lambda job, now: {"silent": job.silence is not None, "silent_s": silent_s(job, now)},
     ),
@@ -256,7 +256,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ListColumn(
         "age", "AGE", align="right", is_age=True,
         cell=lambda job, now: Cell.of_age(job.created, now.clock),
-        printed="wide",
+        printed="wide", json="age_s created",
         values=lambda job, now: {
             "age_s": seconds_since(job.created, now.clock.now), "created": timestamp(job.created),
         },

@@ -215,7 +215,7 @@ COLUMNS: tuple[ListColumn[NodeRow, NodesNow], ...] = (
     ListColumn("held", "HELD", align="right", sorts_largest_first=True, flashes=True, cell=_held),
     ListColumn(
         "free", "FREE", align="right", priority=2, sorts_largest_first=True,
-        cell=_free,
+        cell=_free, json="gpus_free largest_free",
         printed="wide", text=lambda node, now: str(node.gpus_free) if now.is_listed else "?",
         values=lambda node, _: {"gpus_free": node.gpus_free, "largest_free": node.largest_free},
     ),
@@ -242,7 +242,7 @@ COLUMNS: tuple[ListColumn[NodeRow, NodesNow], ...] = (
     ListColumn(
         "model", "MODEL", priority=4, elide="end", min_width=14, max_width=26,
         cell=lambda node, _: Cell(node.gpu_model.removeprefix("NVIDIA-") or NOTHING, "quiet"),
-        printed="table", printed_title="GPU", text=_model,
+        printed="table", printed_title="GPU", text=_model, json="gpu_model is_simulated",
         values=lambda node, _: {"gpu_model": node.gpu_model, "is_simulated": node.is_simulated},
     ),
     ListColumn(

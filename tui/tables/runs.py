@@ -71,6 +71,7 @@ COLUMNS: tuple[ListColumn[RunRecord, Clock], ...] = (
     ListColumn(
         "ended", "ENDED", align="right", is_age=True,
         cell=lambda run, clock: Cell.of_age(_ended(run), clock), values=_values, printed="table",
+        json="ended_ago_s ended started",
     ),
     ListColumn(
         "duration", "DURATION", align="right", priority=1, sorts_largest_first=True,

@@ -62,7 +62,7 @@ COLUMNS: tuple[ListColumn[Claim, Clock], ...] = (
     ListColumn(
         "age", "AGE", align="right", is_age=True, priority=1,
         cell=lambda claim, clock: Cell.of_age(claim.metadata.creation_timestamp, clock),
-        printed="table",
+        printed="table", json="age_s created",
         values=lambda claim, clock: {
             "age_s": seconds_since(claim.metadata.creation_timestamp, clock.now),
             "created": timestamp(claim.metadata.creation_timestamp),

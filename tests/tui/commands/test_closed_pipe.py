@@ -34,7 +34,6 @@ KINDS = {
     "help": ("--help",),
     "manual": ("help", "jobs"),
     "version": ("--version",),
-    "completions": ("__complete", "wa"),
     "error": ("get", "nosuch"),
 }
 """One command for each kind of output: others print theirs with the same functions."""

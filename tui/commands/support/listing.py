@@ -41,7 +41,9 @@ _KUBECTL_FIELDS = {
 }
 
 
-def add_list_flags(parser: argparse.ArgumentParser, *, can_watch: bool = True) -> None:
+def add_list_flags(
+    parser: argparse.ArgumentParser, columns: Iterable[ListColumn[Any, Any]], *, can_watch: bool = True
+) -> None:
     """Add `-o`, the selectors, `--sort-by`, `--no-headers`, and `-w` if the list can be watched."""
     parser.add_argument(
         "-o",
@@ -52,12 +54,15 @@ def add_list_flags(parser: argparse.ArgumentParser, *, can_watch: bool = True) -
         help=f"output format: {', '.join(LIST_FORMATS)} (default table)",
     )
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only those with these labels")
-    parser.add_argument(
+    order = parser.add_argument(
         "--sort-by",
         default="",
         metavar="FIELD",
         help="order by a field of the JSON, e.g. age_s; -age_s reverses",
     )
+    # For completion only: fields may be nested, and columns differ by configuration.
+    fields = [name for each in columns if each.value or each.json for name in (each.json or each.key).split()]
+    order.fields = fields  # type: ignore[attr-defined]
     parser.add_argument("--no-headers", action="store_true", help="print no titles")
     if can_watch:
         parser.add_argument("-w", "--watch", action="store_true", help="go on, and print what changes")
