@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.kinds.job_spec import JobSpec
 from k8s.models import Pod, Reader
-from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod
 from tests.support.objects import batch_job
 
 KIND = BatchJob()
 FAILED = {"type": "Failed", "status": "True"}
-EXCEEDED = FAILED | {"reason": "BackoffLimitExceeded", "message": "Job has reached its backoff limit"}
 
 
 @pytest.mark.parametrize(
@@ -33,29 +30,6 @@ def test_a_pod_of_an_indexed_job_has_its_completion_index() -> None:
     assert dict(replica.env) == {"JOB_COMPLETION_INDEX": "2"}
     assert dict(replica.labels)[INDEX] == "2"
     assert KIND.replicas(batch_job("sweep", pods=3))[2].env == ()
-
-
-@pytest.mark.parametrize(
-    ("conditions", "outcome", "words"),
-    [
-        ([], None, ""),
-        ([{"type": "Complete", "status": "True"}], Status.SUCCEEDED, ""),
-        ([{"type": "Complete", "status": "False"}, {"type": "Suspended", "status": "True"}], None, ""),
-        ([FAILED | {"type": "FailureTarget"}, EXCEEDED], Status.FAILED, "Job has reached its backoff limit"),
-        ([FAILED | {"reason": "DeadlineExceeded"}], Status.FAILED, "DeadlineExceeded"),
-    ],
-)
-def test_the_outcome_follows_conditions_with_status_true(
-    conditions: list[dict[str, Any]], outcome: Status | None, words: str
-) -> None:
-    job = KIND.parse({**batch_job("sweep"), "status": {"conditions": conditions}})
-    assert (job.outcome, job.outcome_reason) == (outcome, words)
-
-
-def test_a_failed_job_without_completion_time_has_a_finish_time() -> None:
-    status = {"conditions": [FAILED | {"lastTransitionTime": "2026-11-20T18:36:10Z"}]}
-    job = KIND.parse({**batch_job("sweep"), "status": status})
-    assert job.finished is not None
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import JobRef
 from k8s.kinds.parse import JobReader
 from k8s.kinds.unknown import AnyOwner
+from k8s.status import Status
 from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
-from tests.support.objects import RECORDED, join
+from tests.support.objects import RECORDED, Object, join
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 
@@ -41,15 +42,16 @@ def test_a_parsed_job_keeps_its_kind_version_namespace_and_name() -> None:
 
 
 def test_each_pod_is_claimed_by_exactly_one_kind() -> None:
-    """Each pod is claimed once, by a kind and for a job that are in the file."""
+    """By a kind and for a job that are in the file; the kind's selector finds it too."""
     for situation in SITUATIONS:
         there = {(job.ref.kind, job.ref.api_version, job.ref.name) for job in jobs_in(situation)}
         for pod in pods_in(situation):
-            claims = [
-                (kind.resource.kind, kind.resource.api_version, name)
-                for kind in KINDS
-                if (name := kind.job_of(pod))
-            ]
+            claims = []
+            for kind in KINDS:
+                if name := kind.job_of(pod):
+                    claims.append((kind.resource.kind, kind.resource.api_version, name))
+                    pairs = [each.partition("=") for each in kind.pod_selector(name).split(",")]
+                    assert all(pod.metadata.label(key) == value for key, _, value in pairs), pod.metadata.name
             assert len(claims) == 1, pod.metadata.name
             assert set(claims) <= there, pod.metadata.name
 
@@ -67,36 +69,14 @@ def test_a_job_has_a_place_for_each_of_its_pods() -> None:
         kind = kind_of(job.ref)
         places = {(replica.role, replica.index) for replica in job.replicas}
         roles = {replica.role for replica in job.replicas}
+        names = {replica.name: (replica.role, replica.index) for replica in job.replicas if replica.name}
         assert len(places) == len(job.replicas)
+        assert sum(replica.is_chief for replica in job.replicas) == 1
         for pod in pods_in(situation):
             found = kind.instance_of(pod)
+            assert found == names.get(pod.metadata.name, found)
             if found is not None:
                 assert found in places if found[1] is not None else found[0] in roles, pod.metadata.name
-
-
-def test_a_named_replica_matches_the_pod_with_that_name() -> None:
-    for situation in SITUATIONS:
-        job = jobs_in(situation)[0]
-        kind = kind_of(job.ref)
-        names = {replica.name: (replica.role, replica.index) for replica in job.replicas if replica.name}
-        for pod in pods_in(situation):
-            if pod.metadata.name in names:
-                assert kind.instance_of(pod) == names[pod.metadata.name]
-
-
-def test_each_job_has_exactly_one_chief() -> None:
-    for situation in SITUATIONS:
-        assert sum(replica.is_chief for replica in jobs_in(situation)[0].replicas) == 1
-
-
-def test_the_selector_finds_the_pods_that_are_claimed() -> None:
-    for situation in SITUATIONS:
-        for pod in pods_in(situation):
-            for kind in KINDS:
-                name = kind.job_of(pod)
-                wanted = [each.partition("=") for each in kind.pod_selector(name).split(",")] if name else []
-                for key, _, value in wanted:
-                    assert pod.metadata.label(key) == value, pod.metadata.name
 
 
 def test_instances_and_gpus_are_known_before_there_are_pods() -> None:
@@ -157,6 +137,108 @@ def test_the_queue_is_the_one_that_a_label_or_an_annotation_names(kind: JobKind)
             obj = next(found for each in SITUATIONS for found in objects(each) if kind_named(found) is kind)
             obj["metadata"] |= {"labels": {}, "annotations": {}, where: {key: "team-b"}}
             assert kind.parse(obj).queue == "team-b"
+
+
+AT = "2026-11-20T12:00:00Z"
+
+
+def conditions(*claims: str, message: str = "") -> Object:
+    """Return a status with conditions; a minus before the name of one makes it false."""
+    found = [{"type": each.lstrip("-"), "status": str(each[0] != "-")} for each in claims]
+    return {"conditions": [{**each, "message": message, "lastTransitionTime": AT} for each in found]}
+
+
+def volcano(phase: str) -> Object:
+    return {"state": {"phase": phase, "message": "so it is", "lastTransitionTime": AT}}
+
+
+def ray(state: str, program: str, reason: str = "", message: str = "") -> Object:
+    status = {"jobDeploymentStatus": state, "jobStatus": program, "endTime": AT}
+    return {**status, "reason": reason, "message": message}
+
+
+def t9k(phase: str) -> Object:
+    ends = conditions("Completed" if phase == "Succeeded" else "-Completed", "Failed", message="how it ended")
+    return {"phase": phase, **ends}
+
+
+FAILED, SUCCEEDED = Status.FAILED, Status.SUCCEEDED
+OUTCOMES: list[tuple[str, list[Object], Status | None, str]] = [
+    ("job-indexed", [{}, conditions("-Complete", "Suspended")], None, ""),
+    ("job-indexed", [conditions("Complete")], SUCCEEDED, ""),
+    ("job-indexed", [conditions("FailureTarget", "Failed", message="no retries")], FAILED, "no retries"),
+    (
+        "job-indexed",
+        [{"conditions": [{**conditions("Failed")["conditions"][0], "reason": "DeadlineExceeded"}]}],
+        FAILED,
+        "DeadlineExceeded",
+    ),
+    ("tfjob-running", [conditions("Running", "Succeeded", message="done")], SUCCEEDED, "done"),
+    ("mpijob-v2beta1-running", [conditions("Failed", "-Running", message="ran out")], FAILED, "ran out"),
+    ("mpijob-v1alpha1-running", [{"launcherStatus": word} for word in ("Active", "")], None, ""),
+    ("mpijob-v1alpha1-running", [{"launcherStatus": "Succeeded", "completionTime": AT}], SUCCEEDED, ""),
+    ("mpijob-v1alpha1-running", [{"launcherStatus": "Failed", "completionTime": AT}], FAILED, ""),
+    ("trainjob-restarted", [{}, conditions("-Suspended")], None, ""),
+    ("trainjob-restarted", [conditions("Complete", "-Suspended")], SUCCEEDED, ""),
+    ("trainjob-restarted", [conditions("Failed", "-Complete", message="why")], FAILED, "why"),
+    ("jobset-coordinated", [conditions("StartupPolicyInProgress")], None, ""),
+    ("jobset-coordinated", [conditions("Completed")], SUCCEEDED, ""),
+    ("jobset-coordinated", [conditions("Failed", message="why")], FAILED, "why"),
+    (
+        "volcano-running",
+        [volcano(each) for each in ("Pending", "Running", "Restarting", "Completing", "Aborting", "Aborted")],
+        None,
+        "",
+    ),
+    ("volcano-running", [volcano("Completed")], SUCCEEDED, "so it is"),
+    ("volcano-running", [volcano("Failed"), volcano("Terminated")], FAILED, "so it is"),
+    (
+        "rayjob-running",
+        [ray("", ""), ray("Initializing", ""), ray("Running", "RUNNING"), ray("Suspended", "")],
+        None,
+        "",
+    ),
+    ("rayjob-running", [ray("Retrying", "FAILED")], None, ""),
+    ("rayjob-running", [ray("Complete", "SUCCEEDED")], SUCCEEDED, ""),
+    ("rayjob-running", [ray("Complete", "FAILED"), ray("Failed", "FAILED")], FAILED, "program failed"),
+    ("rayjob-running", [ray("Complete", "STOPPED"), ray("Failed", "STOPPED")], FAILED, "program stopped"),
+    (
+        "rayjob-running",
+        [ray("Failed", "", "AppFailed", "exit 1"), ray("ValidationFailed", "", "AppFailed", "exit 1")],
+        FAILED,
+        "AppFailed: exit 1",
+    ),
+    (
+        "t9k-pytorch-running",
+        [t9k(phase) for phase in ("Pending", "Running", "Paused", "Resuming", "Unknown")],
+        None,
+        "",
+    ),
+    ("t9k-pytorch-running", [t9k("Succeeded")], SUCCEEDED, "how it ended"),
+    ("t9k-pytorch-running", [t9k("Failed")], FAILED, "how it ended"),
+]
+
+
+@pytest.mark.parametrize(("situation", "statuses", "outcome", "reason"), OUTCOMES)
+def test_a_job_ends_with_the_last_word_of_its_operator(
+    situation: str, statuses: list[Object], outcome: Status | None, reason: str
+) -> None:
+    for status in statuses:
+        obj = objects(situation)[0]
+        kind = kind_of(jobs_in(situation)[0].ref)
+        job = kind.parse({**obj, "status": status})
+        assert (job.outcome, job.outcome_reason) == (outcome, reason), status
+        assert (job.finished is not None) == (outcome is not None), status
+
+
+def test_a_stopped_volcano_job_and_a_suspended_mpi_job_are_suspended() -> None:
+    obj = objects("volcano-running")[0]
+    for phase, is_suspended in (("Aborting", True), ("Aborted", True), ("Running", False), ("Failed", False)):
+        job = kind_of(jobs_in("volcano-running")[0].ref).parse({**obj, "status": volcano(phase)})
+        assert job.is_suspended is is_suspended
+    mpi = objects("mpijob-v2beta1-running")[0]
+    mpi["spec"]["runPolicy"]["suspend"] = True
+    assert kind_of(jobs_in("mpijob-v2beta1-running")[0].ref).parse(mpi).is_suspended
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -242,5 +324,6 @@ def test_a_job_is_not_lost_because_of_nulls(kind: JobKind) -> None:
         "annotations": None,
     }
     obj["spec"] = {**dict.fromkeys(obj["spec"]), **obj["spec"]}
-    for status in (None, {}, dict.fromkeys(obj.get("status") or {})):
+    odd = {"conditions": [None, dict.fromkeys(("type", "status", "reason", "lastTransitionTime"))]}
+    for status in (None, {}, dict.fromkeys(obj.get("status") or {}), odd):
         assert JobReader(kind).read(json.dumps({**obj, "status": status}).encode()).replicas

@@ -194,14 +194,3 @@ def test_a_malformed_job_does_not_hide_the_other_jobs(kind: CreatableKind) -> No
     assert [job.ref.name for job in jobs] == ["broken", "bert-base-1"]
     assert [bool(job.meta.unreadable) for job in jobs] == [True, False]
     assert unreadable == 2
-
-
-@every_kind
-def test_a_job_is_not_lost_because_of_nulls(kind: CreatableKind) -> None:
-    obj = kind.manifest(SPEC)
-    obj["metadata"] |= {"labels": None, "creationTimestamp": None, "uid": None, "ownerReferences": None}
-    running = {"type": "Running", "status": "True", "reason": None, "lastTransitionTime": None}
-    obj["status"] = {"conditions": [running, None], "startTime": None, "completionTime": None}
-    job = JobReader(kind).read(json.dumps(obj).encode())
-    assert [condition.type for condition in job.conditions] == ["Running"]
-    assert JobReader(kind).read(json.dumps({**obj, "status": None}).encode()).conditions == ()

@@ -11,7 +11,6 @@ from k8s.kinds.job_spec import JobSpec
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
-from k8s.status import Status
 from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 from tests.support.objects import join
@@ -24,17 +23,6 @@ def test_queue_priority_and_retries_are_read_from_the_run_policy() -> None:
     assert (job.queue, job.priority, job.restarts_allowed, job.is_suspended) == ("research", "high", 2, False)
     assert (job.outcome, job.min_instances, job.has_status) == (None, None, True)
     assert job.started is not None and job.finished is None
-
-
-def test_the_failed_condition_message_and_suspend_are_parsed() -> None:
-    obj = objects("mpijob-v2beta1-running")[0]
-    obj["spec"]["runPolicy"]["suspend"] = True
-    assert NEW.parse(obj).is_suspended
-    obj["status"]["conditions"] += [
-        {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded/Error", "message": "ran out"},
-        {"type": "Running", "status": "False"},
-    ]
-    assert (NEW.parse(obj).outcome, NEW.parse(obj).outcome_reason) == (Status.FAILED, "ran out")
 
 
 def test_mpi_replicas_have_no_ranks_of_their_own() -> None:
@@ -84,15 +72,6 @@ def test_requested_gpus_of_an_mpi_job_match_the_arena_annotation(name: str) -> N
     assert rows[0].gpus_requested == int(obj["metadata"]["annotations"]["requestGPUsOfJobOwner"]) == 4
     assert (job.user, job.restarts_allowed, len(job.replicas)) == ("admin", 0, 5)
     assert not job.has_status
-
-
-@pytest.mark.parametrize(
-    ("word", "outcome"),
-    [("Succeeded", Status.SUCCEEDED), ("Failed", Status.FAILED), ("Active", None), ("", None)],
-)
-def test_an_arena_job_ends_as_its_launcher_does(word: str, outcome: Status | None) -> None:
-    obj = objects("mpijob-v1alpha1-running")[0]
-    assert ARENA.parse({**obj, "status": {"launcherStatus": word}}).outcome is outcome
 
 
 @pytest.mark.parametrize(

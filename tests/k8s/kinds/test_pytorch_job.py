@@ -252,12 +252,6 @@ def test_an_empty_role_has_one_pod_and_a_missing_spec_has_none() -> None:
     assert TF_JOB.replicas({"metadata": {"name": "x"}}) == ()
 
 
-def test_the_outcome_of_a_tfjob_comes_from_its_conditions() -> None:
-    obj = objects("tfjob-running")[0]
-    obj["status"]["conditions"].append({"type": "Succeeded", "status": "True", "message": "done"})
-    assert (TF_JOB.parse(obj).outcome, TF_JOB.parse(obj).outcome_reason) == (Status.SUCCEEDED, "done")
-
-
 def test_pods_of_the_older_tf_operator_are_recognised() -> None:
     labels = {"tf-job-name": "mnist", "tf-replica-type": "ps", "tf-replica-index": "1"}
     pod = a_pod("mnist-ps-1", labels)

@@ -13,7 +13,6 @@ from k8s.kinds.job_spec import EnvSource, JobSpec
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.kinds.ray import RayCluster, RayJob
 from k8s.kinds.volcano_job import VolcanoJob
-from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 from tests.support.objects import Object
 
@@ -23,20 +22,6 @@ SUSPENDED = {"type": "Suspended", "lastTransitionTime": "2026-11-20T12:00:00Z"}
 
 def train_job(**status: Any) -> dict[str, Any]:
     return {**objects("trainjob-restarted")[0], "status": status}
-
-
-@pytest.mark.parametrize(
-    ("conditions", "outcome"),
-    [
-        ([], None),
-        ([{**SUSPENDED, "status": "False", "reason": "Resumed"}], None),
-        ([{"type": "Complete", "status": "True"}, {**SUSPENDED, "status": "False"}], Status.SUCCEEDED),
-        ([{"type": "Failed", "status": "True"}, {"type": "Complete", "status": "False"}], Status.FAILED),
-    ],
-)
-def test_only_conditions_end_a_train_job(conditions: list[dict[str, Any]], outcome: Status | None) -> None:
-    job = TRAIN.parse(train_job(conditions=conditions))
-    assert (job.outcome, job.is_suspended) == (outcome, False)
 
 
 def test_a_train_job_starts_at_resume_or_creation_and_not_while_suspended() -> None:
@@ -106,16 +91,6 @@ def test_the_chief_of_a_jobset_without_a_coordinator_is_not_an_initializer() -> 
     assert [each.instance for each in SET.replicas(obj) if each.is_chief] == ["dataset-initializer-0"]
 
 
-@pytest.mark.parametrize(
-    ("condition", "outcome"),
-    [("Completed", Status.SUCCEEDED), ("Failed", Status.FAILED), ("StartupPolicyInProgress", None)],
-)
-def test_the_outcome_of_a_jobset_comes_from_its_conditions(condition: str, outcome: Status | None) -> None:
-    obj = objects("jobset-coordinated")[0]
-    obj["status"]["conditions"] = [{"type": condition, "status": "True", "message": "why"}]
-    assert SET.parse(obj).outcome is outcome
-
-
 def test_a_jobset_pod_without_a_completion_index_has_no_instance() -> None:
     labels = {"jobset.sigs.k8s.io/jobset-name": "a", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
     assert SET.instance_of(a_pod("a-w-0-1-xxxxx", labels)) is None
@@ -132,31 +107,6 @@ def test_gang_queue_and_retries_of_a_volcano_job_are_parsed() -> None:
     assert (job.restarts, job.restarts_allowed) == (1, 5)
     assert {each.type: each.status for each in job.conditions} == {"Pending": "False", "Running": "True"}
     assert job.started is not None and job.started.minute == 2
-
-
-@pytest.mark.parametrize(
-    ("phase", "outcome", "is_suspended"),
-    [
-        ("Pending", None, False),
-        ("Running", None, False),
-        ("Restarting", None, False),
-        ("Completing", None, False),
-        ("Aborting", None, True),
-        ("Aborted", None, True),
-        ("Completed", Status.SUCCEEDED, False),
-        ("Failed", Status.FAILED, False),
-        ("Terminated", Status.FAILED, False),
-    ],
-)
-def test_the_phase_of_a_volcano_job_gives_its_outcome_and_suspension(
-    phase: str, outcome: Status | None, is_suspended: bool
-) -> None:
-    obj = objects("volcano-running")[0]
-    obj["status"]["state"] |= {"phase": phase, "message": "so it is"}
-    job = KIND.parse(obj)
-    assert (job.outcome, job.is_suspended) == (outcome, is_suspended)
-    assert job.outcome_reason == ("so it is" if outcome else "")
-    assert (job.finished is not None) == (outcome is not None)
 
 
 def test_volcano_pods_have_ranks_only_with_the_pytorch_plugin() -> None:
@@ -181,38 +131,6 @@ def test_a_pod_only_scheduled_by_volcano_belongs_to_no_volcano_job() -> None:
 
 
 JOB, CLUSTER = RayJob(), RayCluster()
-
-
-@pytest.mark.parametrize(
-    ("state", "program", "outcome"),
-    [
-        ("", "", None),
-        ("Initializing", "", None),
-        ("Running", "RUNNING", None),
-        ("Retrying", "FAILED", None),
-        ("Suspended", "", None),
-        ("Complete", "SUCCEEDED", Status.SUCCEEDED),
-        ("Complete", "FAILED", Status.FAILED),
-        ("Complete", "STOPPED", Status.FAILED),
-        ("Failed", "FAILED", Status.FAILED),
-        ("Failed", "", Status.FAILED),
-        ("ValidationFailed", "", Status.FAILED),
-    ],
-)
-def test_a_ray_job_ends_after_the_last_retry(state: str, program: str, outcome: Status | None) -> None:
-    obj = objects("rayjob-running")[0]
-    obj["status"] |= {"jobDeploymentStatus": state, "jobStatus": program, "endTime": "2026-11-20T12:00:00Z"}
-    job = JOB.parse(obj)
-    assert job.outcome is outcome
-    assert (job.finished is not None) == (outcome is not None)
-
-
-def test_a_failed_ray_job_has_its_own_message_as_the_reason() -> None:
-    obj = objects("rayjob-running")[0]
-    obj["status"] |= {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": "exit 1"}
-    assert JOB.parse(obj).outcome_reason == "AppFailed: exit 1"
-    obj["status"] |= {"reason": "", "message": "", "jobStatus": "STOPPED"}
-    assert JOB.parse(obj).outcome_reason == "program stopped"
 
 
 def test_retries_and_program_status_of_a_ray_job_are_parsed() -> None:

@@ -73,28 +73,6 @@ def test_a_paused_job_is_distinguished_from_a_job_in_debug_mode(switch: str) -> 
     assert TORCH.parse(obj).progress == "debug mode: its pods wait for you"
 
 
-@pytest.mark.parametrize(
-    ("phase", "outcome"),
-    [
-        *((phase, None) for phase in ("Pending", "Running", "Paused", "Resuming", "Unknown")),
-        ("Succeeded", Status.SUCCEEDED),
-        ("Failed", Status.FAILED),
-    ],
-)
-def test_the_phase_gives_the_outcome_and_the_conditions_give_the_finish_time(
-    phase: str, outcome: Status | None
-) -> None:
-    obj = objects("t9k-pytorch-running")[0]
-    at = {"lastTransitionTime": "2026-11-20T11:00:00Z", "message": "The job exited with an error code."}
-    ends = {"Completed": phase == "Succeeded", "Failed": phase == "Failed"}
-    conditions = [{"type": end, "status": str(is_true), **at} for end, is_true in ends.items()]
-    obj["status"] |= {"phase": phase, "conditions": conditions}
-    job = TORCH.parse(obj)
-    assert job.outcome is outcome
-    assert job.outcome_reason == ("The job exited with an error code." if outcome else "")
-    assert (job.finished is not None) == (outcome is not None)
-
-
 def test_a_succeeded_t9k_mpi_job_refers_to_the_launcher_log() -> None:
     obj = objects("t9k-mpi-worker-form")[0]
     job = MPI.parse({**obj, "status": {"phase": "Succeeded"}})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from k8s.models import Container, Node, Pod, PodSpec, Reader, Resources
 from k8s.models.accelerators import count, is_accelerator, is_countable, of_pod, recognising
 from k8s.models.dra import (
@@ -178,23 +180,17 @@ def box(gpus: int | str, resource: str = GPU, *, is_sidecar: bool = False) -> Co
 
 
 def test_accelerators_are_distinguished_from_other_resources() -> None:
-    for name, is_one in [
-        (GPU, True),
-        ("nvidia.com/gpu.shared", True),
-        (MIG, True),
-        ("amd.com/gpu", True),
-        ("huawei.com/Ascend910", True),
-        ("aliyun.com/gpu", True),
-        ("aliyun.com/gpu-mem", True),
-        ("google.com/tpu", True),
-        ("habana.ai/gaudi", True),
-        ("gpu.intel.com/i915", True),
-        ("cpu", False),
-        ("rdma/hca", False),
-        ("nvidia.com/gpu-driver", False),
-        ("example.com/nvidia.com/gpu", False),
-    ]:
-        assert is_accelerator(name) is is_one
+    for name in (
+        *(GPU, "nvidia.com/gpu.shared", MIG, "amd.com/gpu", "huawei.com/Ascend910", "aliyun.com/gpu"),
+        *("aliyun.com/gpu-mem", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915"),
+    ):
+        assert is_accelerator(name), name
+    for name in (
+        *("cpu", "rdma/hca", "nvidia.com/gpu-driver", "example.com/nvidia.com/gpu", "nvidia.com/GPU"),
+        *("gpu.intel.com/millicores", "gpu.intel.com/i915_monitoring", "gpu.intel.com/memory.max"),
+        *("aliyun.com/gpu-count", "aliyun.com/gpu-core.percentage", "compute-domain.nvidia.com"),
+    ):
+        assert not is_accelerator(name), name
 
 
 def test_gigabytes_of_a_shared_gpu_are_not_devices() -> None:
@@ -202,57 +198,37 @@ def test_gigabytes_of_a_shared_gpu_are_not_devices() -> None:
     assert count({"aliyun.com/gpu-mem": 40, GPU: 2}) == 2
 
 
-def test_a_pod_holds_the_sum_of_its_containers_gpus() -> None:
-    assert of_pod(PodSpec(containers=[box(2), box("3"), Container()])) == {GPU: 5}
+SIDECAR = box(1, is_sidecar=True)
+BOTH = Container(resources=Resources(requests={GPU: "1", MIG: "2"}, limits={GPU: "4"}))
+CPUS = Resources(limits={"cpu": "4", "memory": "1Gi"})
 
 
-def test_a_larger_init_container_determines_the_gpus_of_a_pod() -> None:
-    assert of_pod(PodSpec(containers=[box(2)], init_containers=[box(8)])) == {GPU: 8}
-    assert of_pod(PodSpec(containers=[box(8)], init_containers=[box(2), box(3)])) == {GPU: 8}
-
-
-def test_a_gpu_may_be_held_by_an_init_container_alone() -> None:
-    assert of_pod(PodSpec(containers=[Container()], init_containers=[box(1)])) == {GPU: 1}
-
-
-def test_a_sidecar_holds_its_part_all_the_time() -> None:
-    assert of_pod(PodSpec(containers=[box(2)], init_containers=[box(1, is_sidecar=True)])) == {GPU: 3}
-
-
-def test_a_sidecar_counts_beside_init_containers_that_start_after_it() -> None:
-    before = PodSpec(containers=[box(1)], init_containers=[box(4), box(1, is_sidecar=True)])
-    after = PodSpec(containers=[box(1)], init_containers=[box(1, is_sidecar=True), box(4)])
-    assert of_pod(before) == {GPU: 4}
-    assert of_pod(after) == {GPU: 5}
-
-
-def test_resources_of_several_kinds_are_kept_apart() -> None:
-    spec = PodSpec(containers=[box(1), box(2, MIG)], init_containers=[box(3, MIG)])
-    assert of_pod(spec) == {GPU: 1, MIG: 3}
-
-
-def test_a_limit_counts_before_a_request() -> None:
-    both = Container(resources=Resources(requests={GPU: "1", MIG: "2"}, limits={GPU: "4"}))
-    assert of_pod(PodSpec(containers=[both])) == {GPU: 4, MIG: 2}
-
-
-def test_a_pod_without_accelerators_holds_none() -> None:
-    spec = PodSpec(containers=[Container(resources=Resources(limits={"cpu": "4", "memory": "1Gi"}))])
-    assert of_pod(spec) == {}
-    assert of_pod(PodSpec()) == {}
-
-
-def test_auxiliary_gpu_resources_are_not_accelerators() -> None:
-    for name in [
-        "gpu.intel.com/millicores",
-        "gpu.intel.com/i915_monitoring",
-        "gpu.intel.com/memory.max",
-        "aliyun.com/gpu-count",
-        "aliyun.com/gpu-core.percentage",
-        "compute-domain.nvidia.com",
-        "nvidia.com/GPU",
-    ]:
-        assert not is_accelerator(name)
+@pytest.mark.parametrize(
+    ("spec", "held"),
+    [
+        (PodSpec(containers=[box(2), box("3"), Container()]), {GPU: 5}),
+        (PodSpec(containers=[box(2)], init_containers=[box(8)]), {GPU: 8}),
+        (PodSpec(containers=[box(8)], init_containers=[box(2), box(3)]), {GPU: 8}),
+        (PodSpec(containers=[Container()], init_containers=[box(1)]), {GPU: 1}),
+        (PodSpec(containers=[box(2)], init_containers=[SIDECAR]), {GPU: 3}),
+        # A sidecar counts beside init containers that start after it.
+        (PodSpec(containers=[box(1)], init_containers=[box(4), SIDECAR]), {GPU: 4}),
+        (PodSpec(containers=[box(1)], init_containers=[SIDECAR, box(4)]), {GPU: 5}),
+        (PodSpec(containers=[box(1), box(2, MIG)], init_containers=[box(3, MIG)]), {GPU: 1, MIG: 3}),
+        # A limit counts before a request, and the limits of the pod before those of its containers.
+        (PodSpec(containers=[BOTH]), {GPU: 4, MIG: 2}),
+        (PodSpec(containers=[box(1), box(1)], resources=Resources(limits={GPU: "4"})), {GPU: 4}),
+        (PodSpec(containers=[box(2)], resources=CPUS), {GPU: 2}),
+        (PodSpec(containers=[box(2)], overhead={GPU: "1", "memory": "1Gi"}), {GPU: 3}),
+        (PodSpec(containers=[Container(resources=CPUS)]), {}),
+        (PodSpec(), {}),
+        (PodSpec(containers=[box("many"), box(0), box("0", MIG)]), {}),
+    ],
+)
+def test_a_pod_holds_the_devices_that_its_containers_need_at_once(
+    spec: PodSpec, held: dict[str, int]
+) -> None:
+    assert of_pod(spec) == held
 
 
 def test_user_configured_resources_are_accelerators() -> None:
@@ -271,17 +247,3 @@ async def test_configured_accelerators_are_recognised_in_background_tasks() -> N
     with recognising(["example.com/npu"]):
         task = asyncio.create_task(asyncio.to_thread(is_accelerator, "example.com/npu"))
     assert await task
-
-
-def test_pod_level_limits_override_container_limits() -> None:
-    spec = PodSpec(containers=[box(1), box(1)], resources=Resources(limits={GPU: "4"}))
-    assert of_pod(spec) == {GPU: 4}
-    assert of_pod(PodSpec(containers=[box(2)], resources=Resources(limits={"cpu": "4"}))) == {GPU: 2}
-
-
-def test_pod_overhead_is_added_to_its_devices() -> None:
-    assert of_pod(PodSpec(containers=[box(2)], overhead={GPU: "1", "memory": "1Gi"})) == {GPU: 3}
-
-
-def test_a_zero_or_malformed_quantity_counts_no_devices() -> None:
-    assert of_pod(PodSpec(containers=[box("many"), box(0), box("0", MIG)])) == {}
