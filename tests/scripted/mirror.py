@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from k8s.cluster.mirror import Mirror
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS
 from k8s.text.errors import KubeError
-from tests.scripted.server import WAIT_S, ScriptedCluster
+from tests.scripted.server import WAIT_S, Reply, ScriptedCluster
 
 ALL = "/api/v1/pods"
 MINE = "/api/v1/namespaces/mine/pods"
@@ -81,3 +81,15 @@ async def running(
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()
+
+
+@asynccontextmanager
+async def mirrored(
+    lists: Sequence[Reply], *watches: Reply, **how: Any
+) -> AsyncIterator[tuple[ScriptedCluster, Watched]]:
+    """Run a mirror of all pods on a cluster that answers its lists and watches so, in turn."""
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, *lists)
+        cluster.say(ALL, *watches, watch=True)
+        async with running(cluster, **how) as watched:
+            yield cluster, watched

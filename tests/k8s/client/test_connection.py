@@ -88,30 +88,32 @@ async def test_a_list_in_pages_takes_one_turn() -> None:
     assert found == [1, 2, 3]
 
 
-async def test_retry_after_of_a_429_pauses_all_requests_of_the_client() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ALL_PODS, busy("7"))
-        cluster.say(VERSION, KNOWN)
-        assert client.throttled_until_s == 0.0
-        with pytest.raises(Throttled) as caught:
-            await client.list_page(PODS)
-        assert caught.value.retry_after_s == 7
-        now_s = asyncio.get_running_loop().time()
-        assert now_s < client.throttled_until_s <= now_s + 7
-        other = asyncio.create_task(client.get_json(VERSION))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await asyncio.shield(other)
-        assert cluster.asked(VERSION) == []
-        other.cancel()
+async def test_retry_after_of_a_429_pauses_all_requests_of_the_client(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    cluster.say(ALL_PODS, busy("7"))
+    cluster.say(VERSION, KNOWN)
+    assert client.throttled_until_s == 0.0
+    with pytest.raises(Throttled) as caught:
+        await client.list_page(PODS)
+    assert caught.value.retry_after_s == 7
+    now_s = asyncio.get_running_loop().time()
+    assert now_s < client.throttled_until_s <= now_s + 7
+    other = asyncio.create_task(client.get_json(VERSION))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await asyncio.shield(other)
+    assert cluster.asked(VERSION) == []
+    other.cancel()
 
 
-async def test_a_503_pauses_requests_only_with_a_retry_after_header() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ALL_PODS, busy("9", 503), refusal(503, "no leader"))
-        with pytest.raises(ServerFailed):
-            await client.list_page(PODS)
-        assert client.throttled_until_s > 0
+async def test_a_503_pauses_requests_only_with_a_retry_after_header(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    cluster.say(ALL_PODS, busy("9", 503), refusal(503, "no leader"))
+    with pytest.raises(ServerFailed):
+        await client.list_page(PODS)
+    assert client.throttled_until_s > 0
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(ALL_PODS, refusal(503, "no leader"))
         with pytest.raises(ServerFailed):
@@ -120,27 +122,28 @@ async def test_a_503_pauses_requests_only_with_a_retry_after_header() -> None:
 
 
 @pytest.mark.parametrize("code", [429, 503])
-async def test_reading_waits_out_a_short_pause_and_goes_on(code: int) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(VERSION, busy("0.02", code), busy("0.02", code), KNOWN)
-        assert await client.get_json(VERSION) == {"gitVersion": "v1"}
-        assert client.throttled_until_s == 0.0
-        first, _, last = cluster.asked(VERSION)
-        assert last.at_s - first.at_s >= 0.04
+async def test_reading_waits_out_a_short_pause_and_goes_on(
+    code: int, cluster: ScriptedCluster, client: Client
+) -> None:
+    cluster.say(VERSION, busy("0.02", code), busy("0.02", code), KNOWN)
+    assert await client.get_json(VERSION) == {"gitVersion": "v1"}
+    assert client.throttled_until_s == 0.0
+    first, _, last = cluster.asked(VERSION)
+    assert last.at_s - first.at_s >= 0.04
 
 
-async def test_a_command_waits_out_a_short_pause_and_runs() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(f"{ONE}/exec", busy("0.01"), busy("0.01"), Socket([SUCCESS]))
-        async with client.exec("a", "default", ["true"]) as opened:
-            assert (await opened.receive()).data == bytes([SUCCESS[0]]) + SUCCESS[1]
+async def test_a_command_waits_out_a_short_pause_and_runs(cluster: ScriptedCluster, client: Client) -> None:
+    cluster.say(f"{ONE}/exec", busy("0.01"), busy("0.01"), Socket([SUCCESS]))
+    async with client.exec("a", "default", ["true"]) as opened:
+        assert (await opened.receive()).data == bytes([SUCCESS[0]]) + SUCCESS[1]
 
 
-async def test_a_throttled_read_is_retried_at_most_three_times() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(VERSION, busy("0.01"))
-        with pytest.raises(Throttled):
-            await client.get_json(VERSION)
+async def test_a_throttled_read_is_retried_at_most_three_times(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    cluster.say(VERSION, busy("0.01"))
+    with pytest.raises(Throttled):
+        await client.get_json(VERSION)
     assert len(cluster.asked(VERSION)) == 4
 
 
@@ -176,13 +179,12 @@ async def test_waiting_for_a_turn_does_not_count_as_waiting_for_an_answer() -> N
         assert [line async for line in client.watch(PODS, version="1")] == [b"one"]
 
 
-async def test_a_server_clock_offset_is_detected() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.clock_ahead_s = 3600
-        cluster.say(VERSION, KNOWN)
-        for _ in range(3):
-            await client.get_json(VERSION)
-        assert client.server_clock_offset_s == pytest.approx(3600, abs=WAIT_S)
+async def test_a_server_clock_offset_is_detected(cluster: ScriptedCluster, client: Client) -> None:
+    cluster.clock_ahead_s = 3600
+    cluster.say(VERSION, KNOWN)
+    for _ in range(3):
+        await client.get_json(VERSION)
+    assert client.server_clock_offset_s == pytest.approx(3600, abs=WAIT_S)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(VERSION, KNOWN)
         for _ in range(3):

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from k8s.client.client import Client
 from k8s.cluster.backoff import Backoff
 from k8s.cluster.cluster_mirror import IDLE_FACTOR, PUBLISH_S, ClusterMirror, list_progress, trouble_of
 from k8s.cluster.mirror import Mirror, MirrorState
@@ -136,13 +137,12 @@ async def test_a_lost_cluster_is_reported_and_its_rows_are_kept() -> None:
             await feed.until(lambda each: not each.stale)
 
 
-async def test_a_command_reads_everything_once() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        serve(cluster)
-        snapshot = await ClusterMirror(client).read_once()
-        assert snapshot.is_synced
-        assert [job.ref.name for job in snapshot.jobs] == ["bert"]
-        assert not any(asked.is_watch for asked in cluster.requests)
+async def test_a_command_reads_everything_once(cluster: ScriptedCluster, client: Client) -> None:
+    serve(cluster)
+    snapshot = await ClusterMirror(client).read_once()
+    assert snapshot.is_synced
+    assert [job.ref.name for job in snapshot.jobs] == ["bert"]
+    assert not any(asked.is_watch for asked in cluster.requests)
 
 
 async def test_read_once_raises_unreachable_if_the_cluster_is_down() -> None:
@@ -153,13 +153,14 @@ async def test_read_once_raises_unreachable_if_the_cluster_is_down() -> None:
             await ClusterMirror(client).read_once()
 
 
-async def test_read_once_reports_forbidden_lists_as_problems() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        serve(cluster)
-        cluster.forget(NODES)
-        cluster.forget(JOBS)
-        cluster.say(NODES, refusal(403, "cannot list nodes"))
-        snapshot = await ClusterMirror(client).read_once()
+async def test_read_once_reports_forbidden_lists_as_problems(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    serve(cluster)
+    cluster.forget(NODES)
+    cluster.forget(JOBS)
+    cluster.say(NODES, refusal(403, "cannot list nodes"))
+    snapshot = await ClusterMirror(client).read_once()
     assert list(snapshot.problems) == ["nodes"]
     assert snapshot.is_synced
 

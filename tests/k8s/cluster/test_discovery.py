@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.client.client import Client
 from k8s.cluster.discovery import RestMapper, ServedKinds, choose, discover
 from k8s.kinds import KINDS
 from k8s.models.resources import Resource
@@ -119,14 +120,15 @@ def holds(*plurals: str) -> Answer:
     return Answer({"kind": "APIResourceList", "resources": listed})
 
 
-async def test_discovery_requests_resources_only_from_known_api_groups() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        say_groups(cluster, apps=["v1"], lab_io=["v2", "v1"], batch=["v1", "v1beta1"], metrics_k8s_io=["v1"])
-        cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
-        cluster.say("/apis/lab.io/v2", holds("mpijobs"))
-        cluster.say("/apis/batch/v1", holds("jobs"))
-        assert await discover(client, EVERY) == (NEW, TORCH, BATCH)
-        paths = [asked.path for asked in cluster.requests]
+async def test_discovery_requests_resources_only_from_known_api_groups(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    say_groups(cluster, apps=["v1"], lab_io=["v2", "v1"], batch=["v1", "v1beta1"], metrics_k8s_io=["v1"])
+    cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
+    cluster.say("/apis/lab.io/v2", holds("mpijobs"))
+    cluster.say("/apis/batch/v1", holds("jobs"))
+    assert await discover(client, EVERY) == (NEW, TORCH, BATCH)
+    paths = [asked.path for asked in cluster.requests]
     assert paths[0] == "/apis"
     assert sorted(paths[1:]) == ["/apis/batch/v1", "/apis/lab.io/v1", "/apis/lab.io/v2"]
 
@@ -143,13 +145,14 @@ async def test_discovery_requests_resources_only_from_known_api_groups() -> None
     ],
     ids=["503", "403", "no JSON", "nonsense", "nothing", "gone meanwhile"],
 )
-async def test_a_broken_api_group_does_not_hide_other_groups(reply: Reply, chosen: list[Named]) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        say_groups(cluster, lab_io=["v1", "v2"], batch=["v1"])
-        cluster.say("/apis/lab.io/v1", reply)
-        cluster.say("/apis/lab.io/v2", reply)
-        cluster.say("/apis/batch/v1", holds("jobs"))
-        assert list(await discover(client, EVERY)) == chosen
+async def test_a_broken_api_group_does_not_hide_other_groups(
+    reply: Reply, chosen: list[Named], cluster: ScriptedCluster, client: Client
+) -> None:
+    say_groups(cluster, lab_io=["v1", "v2"], batch=["v1"])
+    cluster.say("/apis/lab.io/v1", reply)
+    cluster.say("/apis/lab.io/v2", reply)
+    cluster.say("/apis/batch/v1", holds("jobs"))
+    assert list(await discover(client, EVERY)) == chosen
 
 
 async def test_discovery_fails_when_the_api_groups_cannot_be_listed() -> None:
@@ -170,29 +173,31 @@ async def test_discovery_fails_when_the_api_groups_cannot_be_listed() -> None:
                 await discover(client, EVERY)
 
 
-async def test_a_cluster_lost_during_discovery_raises_unreachable() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        say_groups(cluster, lab_io=["v1"], batch=["v1"])
-        cluster.say("/apis/lab.io/v1", Drop())
-        cluster.say("/apis/batch/v1", holds("jobs"))
-        with pytest.raises(Unreachable):
-            await discover(client, EVERY)
+async def test_a_cluster_lost_during_discovery_raises_unreachable(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    say_groups(cluster, lab_io=["v1"], batch=["v1"])
+    cluster.say("/apis/lab.io/v1", Drop())
+    cluster.say("/apis/batch/v1", holds("jobs"))
+    with pytest.raises(Unreachable):
+        await discover(client, EVERY)
 
 
-async def test_the_rest_mapper_finds_a_kind_with_one_cached_request_per_group_version() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
-        cluster.say("/api/v1", Answer({"resources": [{"name": "nodes", "kind": "Node", "verbs": VERBS}]}))
-        mapper = RestMapper(client)
-        found = [await mapper.resource_of("lab.io/v1", kind) for kind in ("Mpijobs", "Torchjobs", "Cats")]
-        assert found == [
-            Resource("lab.io", "v1", "mpijobs", "Mpijobs"),
-            Resource("lab.io", "v1", "torchjobs", "Torchjobs"),
-            None,
-        ]
-        assert await mapper.resource_of("v1", "Node") == Resource("", "v1", "nodes", "Node", False)
-        assert await mapper.resource_of("gone.io/v1", "Cat") is None
-        assert len(cluster.asked("/apis/lab.io/v1")) == 1
-        mapper.reset()
-        assert await mapper.resource_of("lab.io/v1", "Mpijobs") is not None
-        assert len(cluster.asked("/apis/lab.io/v1")) == 2
+async def test_the_rest_mapper_finds_a_kind_with_one_cached_request_per_group_version(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
+    cluster.say("/api/v1", Answer({"resources": [{"name": "nodes", "kind": "Node", "verbs": VERBS}]}))
+    mapper = RestMapper(client)
+    found = [await mapper.resource_of("lab.io/v1", kind) for kind in ("Mpijobs", "Torchjobs", "Cats")]
+    assert found == [
+        Resource("lab.io", "v1", "mpijobs", "Mpijobs"),
+        Resource("lab.io", "v1", "torchjobs", "Torchjobs"),
+        None,
+    ]
+    assert await mapper.resource_of("v1", "Node") == Resource("", "v1", "nodes", "Node", False)
+    assert await mapper.resource_of("gone.io/v1", "Cat") is None
+    assert len(cluster.asked("/apis/lab.io/v1")) == 1
+    mapper.reset()
+    assert await mapper.resource_of("lab.io/v1", "Mpijobs") is not None
+    assert len(cluster.asked("/apis/lab.io/v1")) == 2

@@ -13,7 +13,7 @@ from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.text.errors import Expired, KubeError, ServerFailed, Unauthorized, Unreachable
 from tests.scripted.feed import PATIENT
 from tests.scripted.logs import CountedBackoff
-from tests.scripted.mirror import ALL, pod, running
+from tests.scripted.mirror import ALL, mirrored, pod, running
 from tests.scripted.server import (
     Answer,
     Cut,
@@ -46,28 +46,22 @@ async def test_the_first_listing_shows_each_page_as_it_comes() -> None:
 
 async def test_watch_events_update_the_mirror() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a")
-            stream.event("ADDED", pod("b", "2"))
-            await watched.until_pods("a", "b")
-            stream.event("MODIFIED", pod("b", "3", phase="Running"))
-            await watched.until(lambda: watched.mirror.objects["b"].status.phase == "Running")
-            stream.event("DELETED", pod("a", "4"))
-            await watched.until_pods("b")
+    async with mirrored([page([pod("a")])], stream) as (_, watched):
+        await watched.until_pods("a")
+        stream.event("ADDED", pod("b", "2"))
+        await watched.until_pods("a", "b")
+        stream.event("MODIFIED", pod("b", "3", phase="Running"))
+        await watched.until(lambda: watched.mirror.objects["b"].status.phase == "Running")
+        stream.event("DELETED", pod("a", "4"))
+        await watched.until_pods("b")
 
 
 async def test_a_pod_recreated_under_the_same_name_replaces_the_old_uid() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a", uid="old")]))
-        cluster.say(ALL, stream, watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a")
-            stream.event("DELETED", pod("a", uid="old")).event("ADDED", pod("a", uid="new"))
-            await watched.until(lambda: list(watched.mirror.objects) == ["new"])
+    async with mirrored([page([pod("a", uid="old")])], stream) as (_, watched):
+        await watched.until_pods("a")
+        stream.event("DELETED", pod("a", uid="old")).event("ADDED", pod("a", uid="new"))
+        await watched.until(lambda: list(watched.mirror.objects) == ["new"])
 
 
 async def test_a_watch_that_ends_goes_on_from_the_last_bookmark() -> None:
@@ -104,13 +98,10 @@ async def test_an_expired_resource_version_triggers_a_relist_and_is_not_resumed(
 
 
 async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"))
-        cluster.say(ALL, refusal(410), watch=True)
-        async with running(cluster, backoff=PATIENT) as watched:
-            await watched.until_problem(Expired)
-            assert watched.names == ["a"]
-            assert [len(cluster.asked(ALL)), len(cluster.asked(ALL, watch=True))] == [2, 2]
+    async with mirrored([page([pod("a")], "5")], refusal(410), backoff=PATIENT) as (cluster, watched):
+        await watched.until_problem(Expired)
+        assert watched.names == ["a"]
+        assert [len(cluster.asked(ALL)), len(cluster.asked(ALL, watch=True))] == [2, 2]
 
 
 async def test_a_list_that_expires_between_pages_restarts_unpaged_and_keeps_all_rows() -> None:
@@ -137,58 +128,52 @@ async def test_a_list_that_expires_between_pages_restarts_unpaged_and_keeps_all_
     ids=["cut", "drop", "half of it", "no list at all"],
 )
 async def test_a_list_that_breaks_off_keeps_its_rows(breaks: list[Reply], problem: type[KubeError]) -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], following="2"), *breaks, page([pod("a"), pod("b")]))
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_problem(problem)
-            assert watched.names == ["a"]
-            assert not watched.mirror.state.is_live
-            await watched.until_pods("a", "b")
+    async with mirrored([page([pod("a")], following="2"), *breaks, page([pod("a"), pod("b")])], Stream()) as (
+        _,
+        watched,
+    ):
+        await watched.until_problem(problem)
+        assert watched.names == ["a"]
+        assert not watched.mirror.state.is_live
+        await watched.until_pods("a", "b")
 
 
 async def test_a_broken_watch_keeps_its_rows_reports_the_problem_and_resumes() -> None:
     stream = Stream().event("ADDED", pod("b", "6"))
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"))
-        cluster.say(ALL, stream, Stream().event("DELETED", pod("a", "7")), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a", "b")
-            stream.send(b'{"type": "DELETED", "obj').drop()
-            await watched.until_problem(Unreachable)
-            assert watched.names == ["a", "b"]
-            await watched.until_pods("b")
-            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "6"]
-            assert len(cluster.asked(ALL)) == 1
+    async with mirrored([page([pod("a")], "5")], stream, Stream().event("DELETED", pod("a", "7"))) as (
+        cluster,
+        watched,
+    ):
+        await watched.until_pods("a", "b")
+        stream.send(b'{"type": "DELETED", "obj').drop()
+        await watched.until_problem(Unreachable)
+        assert watched.names == ["a", "b"]
+        await watched.until_pods("b")
+        assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "6"]
+        assert len(cluster.asked(ALL)) == 1
 
 
 async def test_last_seen_does_not_advance_while_the_cluster_is_unreachable() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, Drop(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            stream.drop()
-            await watched.until_problem(Unreachable)
-            heard_s = watched.mirror.last_seen_s
-            await cluster.until_asked(ALL, 5, watch=True)
-            assert watched.mirror.last_seen_s == heard_s
-            assert not watched.mirror.state.is_live
+    async with mirrored([page([pod("a")])], stream, Drop()) as (cluster, watched):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        stream.drop()
+        await watched.until_problem(Unreachable)
+        heard_s = watched.mirror.last_seen_s
+        await cluster.until_asked(ALL, 5, watch=True)
+        assert watched.mirror.last_seen_s == heard_s
+        assert not watched.mirror.state.is_live
 
 
 async def test_last_seen_of_an_idle_watch_is_the_time_when_the_connection_broke() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, Drop(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            opened_s = watched.mirror.last_seen_s
-            broken_s = asyncio.get_running_loop().time()
-            stream.drop()
-            await watched.until_problem(Unreachable)
-            assert opened_s < broken_s <= watched.mirror.last_seen_s
+    async with mirrored([page([pod("a")])], stream, Drop()) as (_, watched):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        opened_s = watched.mirror.last_seen_s
+        broken_s = asyncio.get_running_loop().time()
+        stream.drop()
+        await watched.until_problem(Unreachable)
+        assert opened_s < broken_s <= watched.mirror.last_seen_s
 
 
 async def test_last_seen_of_a_silent_watch_is_the_last_response_to_its_client() -> None:
@@ -257,13 +242,12 @@ async def test_no_list_response_stops_the_mirror() -> None:
     ids=range(10),
 )
 async def test_no_malformed_watch_line_stops_the_mirror(line: bytes) -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"), page([pod("b")], "6"))
-        cluster.say(ALL, Stream(line), Stream().event("ADDED", pod("c")), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_problem(ServerFailed)
-            assert watched.names == ["a"]
-            await watched.until(lambda: "c" in watched.names)
+    async with mirrored(
+        [page([pod("a")], "5"), page([pod("b")], "6")], Stream(line), Stream().event("ADDED", pod("c"))
+    ) as (_, watched):
+        await watched.until_problem(ServerFailed)
+        assert watched.names == ["a"]
+        await watched.until(lambda: "c" in watched.names)
 
 
 async def test_a_healthy_watch_resets_the_backoff() -> None:
@@ -282,32 +266,28 @@ async def test_a_healthy_watch_resets_the_backoff() -> None:
 
 async def test_an_object_with_an_invalid_field_is_kept_without_it_and_named_until_corrected() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a"), pod("b"), {"metadata": {"name": 5}}], "5"))
-        cluster.say(ALL, stream, watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a", "b")
-            assert watched.mirror.state.unreadable == 1
-            stream.event("MODIFIED", pod("a", "6", phase=5)).event("ADDED", pod("c", "7"))
-            await watched.until_pods("a", "b", "c")
-            assert watched.mirror.state.unreadable == 2
-            assert watched.problem is None
-            assert (missing := watched.mirror.unreadable()) is not None
-            assert missing.why == (
-                "Of pods some cannot be read in full: "
-                "a (Expected `str`, got `int` - at `$.status.phase`), one without a name."
-            )
-            stream.event("MODIFIED", pod("a", "8")).event("DELETED", pod("b", "9"))
-            await watched.until_pods("a", "c")
-            assert watched.mirror.state.unreadable == 1
+    async with mirrored([page([pod("a"), pod("b"), {"metadata": {"name": 5}}], "5")], stream) as (_, watched):
+        await watched.until_pods("a", "b")
+        assert watched.mirror.state.unreadable == 1
+        stream.event("MODIFIED", pod("a", "6", phase=5)).event("ADDED", pod("c", "7"))
+        await watched.until_pods("a", "b", "c")
+        assert watched.mirror.state.unreadable == 2
+        assert watched.problem is None
+        assert (missing := watched.mirror.unreadable()) is not None
+        assert missing.why == (
+            "Of pods some cannot be read in full: "
+            "a (Expected `str`, got `int` - at `$.status.phase`), one without a name."
+        )
+        stream.event("MODIFIED", pod("a", "8")).event("DELETED", pod("b", "9"))
+        await watched.until_pods("a", "c")
+        assert watched.mirror.state.unreadable == 1
 
 
 async def test_objects_without_a_uid_do_not_hide_each_other() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "5"))
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a", "b")
+    async with mirrored(
+        [page([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "5")], Stream()
+    ) as (_, watched):
+        await watched.until_pods("a", "b")
 
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
@@ -323,55 +303,43 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
 
 async def test_a_watch_that_the_server_ends_after_a_while_is_no_error() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"))
-        cluster.say(ALL, stream, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            watched.states.clear()
-            stream.end()
-            await cluster.until_asked(ALL, 2, watch=True)
-            assert all(is_live for _, _, is_live in watched.states)
-            assert watched.problems == []
+    async with mirrored([page([pod("a")], "5")], stream, Stream()) as (cluster, watched):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        watched.states.clear()
+        stream.end()
+        await cluster.until_asked(ALL, 2, watch=True)
+        assert all(is_live for _, _, is_live in watched.states)
+        assert watched.problems == []
 
 
 async def test_a_flood_of_changes_does_not_create_new_mirror_states() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            state, heard_s = watched.mirror.state, watched.mirror.last_seen_s
-            for version in range(2, 2002):
-                stream.event("MODIFIED", pod("a", str(version)))
-            await watched.until(lambda: watched.mirror.objects["a"].metadata.resource_version == "2001")
-            assert watched.mirror.state is state
-            assert watched.mirror.last_seen_s >= heard_s
+    async with mirrored([page([pod("a")])], stream) as (_, watched):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        state, heard_s = watched.mirror.state, watched.mirror.last_seen_s
+        for version in range(2, 2002):
+            stream.event("MODIFIED", pod("a", str(version)))
+        await watched.until(lambda: watched.mirror.objects["a"].metadata.resource_version == "2001")
+        assert watched.mirror.state is state
+        assert watched.mirror.last_seen_s >= heard_s
 
 
 async def test_a_bookmark_does_not_publish_a_new_state() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"))
-        cluster.say(ALL, stream, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            watched.states.clear()
-            stream.event("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
-            stream.event("ADDED", pod("b", "78"))
-            await watched.until_pods("a", "b")
-            assert len(watched.states) == 1
+    async with mirrored([page([pod("a")], "5")], stream, Stream()) as (_, watched):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        watched.states.clear()
+        stream.event("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
+        stream.event("ADDED", pod("b", "78"))
+        await watched.until_pods("a", "b")
+        assert len(watched.states) == 1
 
 
 async def test_retry_now_skips_the_backoff_delay() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(500), page([pod("a")]))
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster, backoff=PATIENT) as watched:
-            await watched.until_problem(ServerFailed)
-            watched.mirror.retry_now()
-            await watched.until_pods("a")
+    async with mirrored([refusal(500), page([pod("a")])], Stream(), backoff=PATIENT) as (_, watched):
+        await watched.until_problem(ServerFailed)
+        watched.mirror.retry_now()
+        await watched.until_pods("a")
 
 
 @given(failures=st.integers(1, 10_000))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from k8s.client.client import Client
 from k8s.cluster.backoff import Backoff
 from k8s.snapshot import Missing
 from k8s.text.errors import Forbidden, NotFound, Unreachable
-from tests.scripted.mirror import ALL, MINE, Watched, pod, running
+from tests.scripted.mirror import ALL, MINE, Watched, mirrored, pod, running
 from tests.scripted.server import ScriptedCluster, Stream, page, refusal
 
 
@@ -53,15 +54,14 @@ async def test_a_forbidden_watch_falls_back_to_a_list_of_the_own_namespace() -> 
 
 
 async def test_listed_rows_are_kept_and_relisted_when_watching_is_forbidden() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"), page([pod("a"), pod("b")], "6"))
-        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a", "b")
-            await watched.until(lambda: watched.mirror.state.is_absent)
-            assert watched.names == ["a", "b"]
-            assert watched.mirror.missing is not None
-            assert watched.mirror.missing.words.startswith("This user may not watch pods.")
+    async with mirrored(
+        [page([pod("a")], "5"), page([pod("a"), pod("b")], "6")], refusal(403, "cannot watch")
+    ) as (_, watched):
+        await watched.until_pods("a", "b")
+        await watched.until(lambda: watched.mirror.state.is_absent)
+        assert watched.names == ["a", "b"]
+        assert watched.mirror.missing is not None
+        assert watched.mirror.missing.words.startswith("This user may not watch pods.")
 
 
 @pytest.mark.parametrize("names", ["", "a"], ids=["empty", "with a pod"])
@@ -111,15 +111,12 @@ async def test_a_forbidden_list_is_retried_at_growing_intervals() -> None:
 
 async def test_a_kind_that_is_removed_takes_its_rows_with_it() -> None:
     stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, refusal(404), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            cluster.forget(ALL)
-            stream.end()
-            await watched.until(lambda: watched.mirror.state.is_absent)
-            assert watched.names == []
+    async with mirrored([page([pod("a")])], stream, refusal(404)) as (cluster, watched):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        cluster.forget(ALL)
+        stream.end()
+        await watched.until(lambda: watched.mirror.state.is_absent)
+        assert watched.names == []
 
 
 async def test_a_fully_forbidden_collection_is_reported_and_retried_cluster_wide_later() -> None:
@@ -137,24 +134,24 @@ async def test_a_fully_forbidden_collection_is_reported_and_retried_cluster_wide
 
 
 async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(404, "the server could not find the requested resource"), page([pod("a")]))
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_problem(NotFound)
-            assert watched.mirror.state.is_synced
-            await watched.until_pods("a")
+    async with mirrored(
+        [refusal(404, "the server could not find the requested resource"), page([pod("a")])], Stream()
+    ) as (_, watched):
+        await watched.until_problem(NotFound)
+        assert watched.mirror.state.is_synced
+        await watched.until_pods("a")
 
 
-async def test_list_once_falls_back_to_the_namespace_and_raises_its_error() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ALL, refusal(403, "not all"))
-        cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
-        watched = Watched(client, ("", "mine"))
-        await watched.mirror.list_once()
-        assert watched.names == ["a"]
-        with pytest.raises(Forbidden, match="not even mine"):
-            await Watched(client, ("", "mine")).mirror.list_once()
+async def test_list_once_falls_back_to_the_namespace_and_raises_its_error(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    cluster.say(ALL, refusal(403, "not all"))
+    cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
+    watched = Watched(client, ("", "mine"))
+    await watched.mirror.list_once()
+    assert watched.names == ["a"]
+    with pytest.raises(Forbidden, match="not even mine"):
+        await Watched(client, ("", "mine")).mirror.list_once()
 
 
 async def test_each_403_after_a_recovery_is_retried_before_fallback() -> None:
@@ -177,20 +174,20 @@ async def test_each_403_after_a_recovery_is_retried_before_fallback() -> None:
 async def test_a_new_403_after_an_accepted_one_was_lifted_is_retried_without_a_relist() -> None:
     first, second = Stream(), Stream()
     no = refusal(403, "starting")
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, first, no, no, no, no, second, no, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            first.end()
-            await watched.until(lambda: watched.mirror.state.is_absent)
-            await watched.until(lambda: watched.mirror.state.is_live)
-            absences = len([each for each in watched.problems if each is Forbidden])
-            watched.states.clear()
-            second.end()
-            await cluster.until_asked(ALL, 8, watch=True)
-            await watched.until(lambda: watched.mirror.state.is_live)
-            assert {names for names, _, _ in watched.states} == {frozenset("a")}
-            assert watched.mirror.missing is None
-            assert len(cluster.asked(ALL)) == 2, "the refusal was not believed, so nothing was listed anew"
-            assert absences
+    async with mirrored([page([pod("a")])], first, no, no, no, no, second, no, Stream()) as (
+        cluster,
+        watched,
+    ):
+        await watched.until(lambda: watched.mirror.state.is_live)
+        first.end()
+        await watched.until(lambda: watched.mirror.state.is_absent)
+        await watched.until(lambda: watched.mirror.state.is_live)
+        absences = len([each for each in watched.problems if each is Forbidden])
+        watched.states.clear()
+        second.end()
+        await cluster.until_asked(ALL, 8, watch=True)
+        await watched.until(lambda: watched.mirror.state.is_live)
+        assert {names for names, _, _ in watched.states} == {frozenset("a")}
+        assert watched.mirror.missing is None
+        assert len(cluster.asked(ALL)) == 2, "the refusal was not believed, so nothing was listed anew"
+        assert absences

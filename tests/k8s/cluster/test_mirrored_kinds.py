@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from tests.scripted.feed import (
     BERT,
@@ -100,20 +101,21 @@ def review_of(*rules: dict[str, list[str]], incomplete: bool = False) -> Answer:
     )
 
 
-async def test_resources_excluded_by_the_users_rules_are_not_listed() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        refuse_all(cluster)
-        cluster.say(
-            RULES, review_of({"verbs": ["create"], "apiGroups": ["*"], "resources": ["*"]}), method="POST"
-        )
-        feed = ClusterMirror(client)
-        snapshot = await feed.read_once()
-        lists = [asked.path for asked in cluster.requests if asked.path.endswith("jobs")]
-        assert lists == []
-        assert feed.reads_nothing
-        assert {"nodes", "pods", "pytorchjobs.kubeflow.org", "jobs.batch"} <= snapshot.problems.keys()
-        assert snapshot.problems["jobs.batch"].words.startswith("This user may not list jobs.batch")
-        assert {asked.path for asked in cluster.requests if asked.method == "POST"} == {RULES}
+async def test_resources_excluded_by_the_users_rules_are_not_listed(
+    cluster: ScriptedCluster, client: Client
+) -> None:
+    refuse_all(cluster)
+    cluster.say(
+        RULES, review_of({"verbs": ["create"], "apiGroups": ["*"], "resources": ["*"]}), method="POST"
+    )
+    feed = ClusterMirror(client)
+    snapshot = await feed.read_once()
+    lists = [asked.path for asked in cluster.requests if asked.path.endswith("jobs")]
+    assert lists == []
+    assert feed.reads_nothing
+    assert {"nodes", "pods", "pytorchjobs.kubeflow.org", "jobs.batch"} <= snapshot.problems.keys()
+    assert snapshot.problems["jobs.batch"].words.startswith("This user may not list jobs.batch")
+    assert {asked.path for asked in cluster.requests if asked.method == "POST"} == {RULES}
 
 
 @pytest.mark.parametrize(
@@ -127,15 +129,16 @@ async def test_resources_excluded_by_the_users_rules_are_not_listed() -> None:
         Answer({"status": {"resourceRules": None}}),
     ],
 )
-async def test_resources_not_excluded_by_the_users_rules_are_listed(review: Answer) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        refuse_all(cluster)
-        serve_lists(cluster, {"/apis/batch/v1/jobs": []})
-        cluster.say(RULES, review, method="POST")
-        feed = ClusterMirror(client)
-        assert "jobs.batch" not in (await feed.read_once()).problems
-        assert cluster.asked("/apis/batch/v1/jobs")
-        assert not feed.reads_nothing
+async def test_resources_not_excluded_by_the_users_rules_are_listed(
+    review: Answer, cluster: ScriptedCluster, client: Client
+) -> None:
+    refuse_all(cluster)
+    serve_lists(cluster, {"/apis/batch/v1/jobs": []})
+    cluster.say(RULES, review, method="POST")
+    feed = ClusterMirror(client)
+    assert "jobs.batch" not in (await feed.read_once()).problems
+    assert cluster.asked("/apis/batch/v1/jobs")
+    assert not feed.reads_nothing
 
 
 async def test_a_discovery_that_fails_later_adds_no_kinds() -> None:

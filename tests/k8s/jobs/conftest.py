@@ -12,12 +12,6 @@ from tests.scripted.server import ScriptedCluster
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with ScriptedCluster() as found:
-        yield found
-
-
-@pytest.fixture
 def store(cluster: ScriptedCluster) -> ObjectStore:
     return ObjectStore(cluster)
 

@@ -218,6 +218,7 @@ async def test_a_server_that_keeps_sending_does_not_block_closing(monkeypatch: p
     [
         (refusal(403, 'user "li" cannot get pods/exec', "Forbidden"), Forbidden, "cannot get pods/exec"),
         (refusal(404, 'pods "a" not found', "NotFound"), NotFound, 'pods "a" not found'),
+        (refusal(500, "container not running"), ServerFailed, "container not running"),
         (refusal(400, "container zz is not valid for pod a", "BadRequest"), Invalid, "zz is not valid"),
         (refusal(400, "Upgrade request required", "BadRequest"), Invalid, "does not pass on websockets"),
         (Answer(b"hello"), Unreachable, "does not pass on websockets"),

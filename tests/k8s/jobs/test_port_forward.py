@@ -348,11 +348,19 @@ async def test_a_port_that_is_named_is_looked_up_in_the_pod() -> None:
 
 @pytest.mark.parametrize("bad", [None, True, 7, "x", [None], {"metadata": 1}, {"metadata": {"labels": [1]}}])
 async def test_a_malformed_service_or_pod_is_left_out(bad: Any) -> None:
-    broken = [{**ARENA, key: bad} for key in ARENA]
-    place, _ = await found(
-        [bad, *broken, ARENA], [bad, *({**serving("a"), "status": bad},), serving("tb-7c")]
-    )
+    labels = {"labels": ARENA["metadata"]["labels"]}
+    ports = {"selector": {"a": "b"}, "ports": [None, {"port": "x"}]}
+    odd = [
+        bad,
+        *({**ARENA, key: bad} for key in ARENA),
+        {"metadata": labels},
+        {"metadata": labels, "spec": ports},
+    ]
+    pods = [bad, {**serving("a"), "status": bad}]
+    place, _ = await found([*odd, ARENA], [*pods, serving("tb-7c")])
     assert place.pod == "tb-7c"
+    with pytest.raises(NotFound):
+        await found(odd, [serving("tb"), {**serving("b"), "spec": {"containers": 1}}])
 
 
 @pytest.mark.parametrize(
@@ -388,15 +396,3 @@ async def test_an_unready_tensorboard_is_distinguished_from_a_missing_one() -> N
         await found([ARENA], [])
     with pytest.raises(NotFound, match="No TensorBoard found for"):
         await found([], [])
-
-
-async def test_malformed_services_are_skipped() -> None:
-    labels = ARENA["metadata"]["labels"]
-    odd: list[Object] = [
-        {"metadata": {"labels": labels}},
-        {"metadata": {"labels": labels}, "spec": {"selector": {"a": "b"}, "ports": [None, {"port": "x"}]}},
-        {"spec": None},
-    ]
-    pods = [serving("tb"), {"metadata": {"name": "x"}, "status": READY, "spec": {"containers": 1}}]
-    with pytest.raises(NotFound):
-        await found(odd, pods)

@@ -68,159 +68,146 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
 
 
 def test_each_pod_state_has_a_status_and_a_reason() -> None:
-    cases: list[tuple[Pod, Status, str]] = [
-        (pod("Succeeded"), Status.SUCCEEDED, ""),
-        (pod("Running", container(RUNS)), Status.RUNNING, ""),
-        (pod("Running", deleted=True), Status.TERMINATING, "being deleted"),
-        (pod("Succeeded", deleted=True), Status.SUCCEEDED, ""),
-        (pod("Unknown"), Status.UNKNOWN, "its node does not answer"),
-        (pod("Failed", container(ended(1))), Status.FAILED, "exit 1"),
-        (pod("Failed", container(ended(137, "OOMKilled"))), Status.FAILED, "OOMKilled"),
-        (pod("Failed", container(ended(137))), Status.FAILED, "exit 137 (SIGKILL)"),
-        (pod("Failed", container(ended(143))), Status.FAILED, "exit 143 (SIGTERM)"),
-        (pod("Failed", container(ended(139))), Status.FAILED, "exit 139 (SIGSEGV)"),
-        (pod("Failed", container(ended(134))), Status.FAILED, "exit 134 (SIGABRT)"),
-        (pod("Failed", container(ended(135))), Status.FAILED, "exit 135 (SIGBUS)"),
-        (pod("Failed", container(ended(128))), Status.FAILED, "exit 128"),
-        (pod("Failed", container(ended(255))), Status.FAILED, "exit 255"),
-        (pod("Failed", container(ended(0, signal=9))), Status.FAILED, "failed"),
-        (pod("Failed", container(ended(9, signal=9))), Status.FAILED, "signal 9 (SIGKILL)"),
-        (
-            pod("Failed", container(ended(128, "StartError", message="no such file"))),
-            Status.FAILED,
-            "StartError, exit 128: no such file",
-        ),
-        (
-            pod("Failed", container(ended(137, "ContainerStatusUnknown"))),
-            Status.FAILED,
-            "ended unseen: its node lost track of it",
-        ),
-        (
-            pod(
-                "Failed",
-                container(ended(143, **at(9)), name="proxy"),
-                container(ended(1, message="Traceback\n  line 1\nValueError: no data\n", **at(5))),
+    cases: dict[Status, list[tuple[Pod, str]]] = {
+        Status.SUCCEEDED: [(pod("Succeeded"), ""), (pod("Succeeded", deleted=True), "")],
+        Status.RUNNING: [
+            (pod("Running", container(RUNS)), ""),
+            (
+                pod("Running", container(RUNS, ended(137, **at(3)), restarts=2)),
+                "restarted twice, last exit 137 (SIGKILL) at 14:02:03",
             ),
-            Status.FAILED,
-            "exit 1: ValueError: no data",
-        ),
-        (
-            pod("Failed", reason="Evicted", message="The node was low on memory."),
-            Status.FAILED,
-            "Evicted: The node was low on memory.",
-        ),
-        (pod("Failed", reason="DeadlineExceeded"), Status.FAILED, "DeadlineExceeded"),
-        (pod("Failed", message="Pod was rejected"), Status.FAILED, "Pod was rejected"),
-        (
-            pod(
-                "Failed",
-                container(ended(143)),
-                conditions=[claim("DisruptionTarget", "True", "PreemptionByScheduler", "for pod x")],
+            (pod("Running", container(ended(0, "Completed"))), "its containers have ended"),
+            (
+                pod("Running", container(ended(0)), container(RUNS, name="proxy")),
+                "main has ended, proxy runs on",
             ),
-            Status.FAILED,
-            "preempted by a pod of higher priority",
-        ),
-        (
-            pod(
-                "Running", deleted=True, conditions=[claim("DisruptionTarget", "True", "New", "for a reason")]
+            (
+                pod("Running", container(RUNS), init=(container(waits("CrashLoopBackOff"), name="proxy"),)),
+                "sidecar proxy CrashLoopBackOff",
             ),
-            Status.TERMINATING,
-            "being deleted, for a reason",
-        ),
-        (
-            pod("Running", container(RUNS), deleted=True, reason="NodeLost"),
-            Status.TERMINATING,
-            "being deleted, its node does not answer",
-        ),
-        (
-            pod("Running", container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)),
-            Status.RESTARTING,
-            "OOMKilled, CrashLoopBackOff, restarted 5 times",
-        ),
-        (pod("Running", container(ended(2), restarts=1)), Status.RESTARTING, "exit 2, restarted once"),
-        (
-            pod("Running", container(RUNS, ended(137, **at(3)), restarts=2)),
-            Status.RUNNING,
-            "restarted twice, last exit 137 (SIGKILL) at 14:02:03",
-        ),
-        (
-            pod("Running", container(ended(2)), container(RUNS), policy="Never"),
-            Status.FAILED,
-            "main exit 2, its other containers run on",
-        ),
-        (pod("Running", container(ended(2)), policy="Never"), Status.FAILED, "exit 2"),
-        (
-            pod("Running", container(ended(1)), container(ended(0), name="b"), policy="Never"),
-            Status.FAILED,
-            "exit 1",
-        ),
-        (pod("Running", container(ended(0, "Completed"))), Status.RUNNING, "its containers have ended"),
-        (
-            pod("Running", container(ended(0)), container(RUNS, name="proxy")),
-            Status.RUNNING,
-            "main has ended, proxy runs on",
-        ),
-        (
-            pod("Running", container(RUNS), init=(container(waits("CrashLoopBackOff"), name="proxy"),)),
-            Status.RUNNING,
-            "sidecar proxy CrashLoopBackOff",
-        ),
-        (pod("Pending", node=""), Status.PENDING, "not scheduled"),
-        (
-            pod(
-                "Pending",
-                node="",
-                conditions=[claim("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")],
-            ),
-            Status.PENDING,
-            "0/3 nodes are available",
-        ),
-        (pod("Pending"), Status.STARTING, "bound, its node has not started it"),
-        (pod("Pending", init=(container(RUNS, name="fetch"),)), Status.STARTING, "init 0/3: fetch runs"),
-        (
-            pod(
-                "Pending",
-                init=(
-                    container(ended(0, "Completed"), name="fetch"),
-                    container(waits("CrashLoopBackOff"), ended(1), name="wait"),
+        ],
+        Status.TERMINATING: [
+            (pod("Running", deleted=True), "being deleted"),
+            (
+                pod(
+                    "Running",
+                    deleted=True,
+                    conditions=[claim("DisruptionTarget", "True", "New", "for a reason")],
                 ),
+                "being deleted, for a reason",
             ),
-            Status.STARTING,
-            "init 1/3: wait exit 1, CrashLoopBackOff",
-        ),
-        (
-            pod("Pending", init=(container(ended(3), name="fetch", restarts=3),)),
-            Status.STARTING,
-            "init 0/3: fetch exit 3, restarted 3 times",
-        ),
-        (
-            pod("Pending", init=(container(waits("ErrImagePull"), name="fetch"),)),
-            Status.STARTING,
-            "init 0/3: fetch waits for image: ErrImagePull",
-        ),
-        (
-            pod("Pending", init=(container(RUNS, name="proxy"), container(RUNS, name="fetch"))),
-            Status.STARTING,
-            "init 1/3: fetch runs",
-        ),
-        (
-            pod("Pending", container(waits("ImagePullBackOff", "no such image"))),
-            Status.STARTING,
-            "waits for image: ImagePullBackOff",
-        ),
-        (
-            pod("Pending", container(waits("CreateContainerConfigError", "no secret x"))),
-            Status.STARTING,
-            "CreateContainerConfigError: no secret x",
-        ),
-        (
-            pod("Pending", container(waits("ContainerCreating"))),
-            Status.STARTING,
-            "its container is being created",
-        ),
-    ]
-    for found, status, reason in cases:
-        assert pod_status(found) == (status, reason)
+            (
+                pod("Running", container(RUNS), deleted=True, reason="NodeLost"),
+                "being deleted, its node does not answer",
+            ),
+        ],
+        Status.UNKNOWN: [(pod("Unknown"), "its node does not answer")],
+        Status.FAILED: [
+            (pod("Failed", container(ended(1))), "exit 1"),
+            (pod("Failed", container(ended(137, "OOMKilled"))), "OOMKilled"),
+            (pod("Failed", container(ended(137))), "exit 137 (SIGKILL)"),
+            (pod("Failed", container(ended(143))), "exit 143 (SIGTERM)"),
+            (pod("Failed", container(ended(139))), "exit 139 (SIGSEGV)"),
+            (pod("Failed", container(ended(134))), "exit 134 (SIGABRT)"),
+            (pod("Failed", container(ended(135))), "exit 135 (SIGBUS)"),
+            (pod("Failed", container(ended(128))), "exit 128"),
+            (pod("Failed", container(ended(255))), "exit 255"),
+            (pod("Failed", container(ended(0, signal=9))), "failed"),
+            (pod("Failed", container(ended(9, signal=9))), "signal 9 (SIGKILL)"),
+            (
+                pod("Failed", container(ended(128, "StartError", message="no such file"))),
+                "StartError, exit 128: no such file",
+            ),
+            (
+                pod("Failed", container(ended(137, "ContainerStatusUnknown"))),
+                "ended unseen: its node lost track of it",
+            ),
+            (
+                pod(
+                    "Failed",
+                    container(ended(143, **at(9)), name="proxy"),
+                    container(ended(1, message="Traceback\n  line 1\nValueError: no data\n", **at(5))),
+                ),
+                "exit 1: ValueError: no data",
+            ),
+            (
+                pod("Failed", reason="Evicted", message="The node was low on memory."),
+                "Evicted: The node was low on memory.",
+            ),
+            (pod("Failed", reason="DeadlineExceeded"), "DeadlineExceeded"),
+            (pod("Failed", message="Pod was rejected"), "Pod was rejected"),
+            (
+                pod(
+                    "Failed",
+                    container(ended(143)),
+                    conditions=[claim("DisruptionTarget", "True", "PreemptionByScheduler", "for pod x")],
+                ),
+                "preempted by a pod of higher priority",
+            ),
+            (
+                pod("Running", container(ended(2)), container(RUNS), policy="Never"),
+                "main exit 2, its other containers run on",
+            ),
+            (pod("Running", container(ended(2)), policy="Never"), "exit 2"),
+            (pod("Running", container(ended(1)), container(ended(0), name="b"), policy="Never"), "exit 1"),
+        ],
+        Status.RESTARTING: [
+            (
+                pod("Running", container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)),
+                "OOMKilled, CrashLoopBackOff, restarted 5 times",
+            ),
+            (pod("Running", container(ended(2), restarts=1)), "exit 2, restarted once"),
+        ],
+        Status.PENDING: [
+            (pod("Pending", node=""), "not scheduled"),
+            (
+                pod(
+                    "Pending",
+                    node="",
+                    conditions=[claim("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")],
+                ),
+                "0/3 nodes are available",
+            ),
+        ],
+        Status.STARTING: [
+            (pod("Pending"), "bound, its node has not started it"),
+            (pod("Pending", init=(container(RUNS, name="fetch"),)), "init 0/3: fetch runs"),
+            (
+                pod(
+                    "Pending",
+                    init=(
+                        container(ended(0, "Completed"), name="fetch"),
+                        container(waits("CrashLoopBackOff"), ended(1), name="wait"),
+                    ),
+                ),
+                "init 1/3: wait exit 1, CrashLoopBackOff",
+            ),
+            (
+                pod("Pending", init=(container(ended(3), name="fetch", restarts=3),)),
+                "init 0/3: fetch exit 3, restarted 3 times",
+            ),
+            (
+                pod("Pending", init=(container(waits("ErrImagePull"), name="fetch"),)),
+                "init 0/3: fetch waits for image: ErrImagePull",
+            ),
+            (
+                pod("Pending", init=(container(RUNS, name="proxy"), container(RUNS, name="fetch"))),
+                "init 1/3: fetch runs",
+            ),
+            (
+                pod("Pending", container(waits("ImagePullBackOff", "no such image"))),
+                "waits for image: ImagePullBackOff",
+            ),
+            (
+                pod("Pending", container(waits("CreateContainerConfigError", "no secret x"))),
+                "CreateContainerConfigError: no secret x",
+            ),
+            (pod("Pending", container(waits("ContainerCreating"))), "its container is being created"),
+        ],
+    }
+    for status, found in cases.items():
+        for each, reason in found:
+            assert pod_status(each) == (status, reason)
 
 
 UNREADY = {"n": "its node n does not answer"}
@@ -229,16 +216,16 @@ MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
 
 
 def test_unfinished_pods_of_an_unready_node_have_unknown_status() -> None:
-    cases: list[tuple[Pod, Status, str]] = [
-        (pod("Running", container(RUNS)), Status.UNKNOWN, UNREADY["n"]),
-        (pod("Pending"), Status.UNKNOWN, UNREADY["n"]),
-        (pod("Running", deleted=True), Status.TERMINATING, f"being deleted, {UNREADY['n']}"),
-        (pod("Succeeded"), Status.SUCCEEDED, ""),
-        (pod("Failed", container(ended(1))), Status.FAILED, "exit 1"),
-        (pod("Running", container(RUNS), node="other"), Status.RUNNING, ""),
-    ]
-    for found, status, reason in cases:
-        assert pod_status(found, UNREADY) == (status, reason)
+    cases: dict[Status, list[tuple[Pod, str]]] = {
+        Status.UNKNOWN: [(pod("Running", container(RUNS)), UNREADY["n"]), (pod("Pending"), UNREADY["n"])],
+        Status.TERMINATING: [(pod("Running", deleted=True), f"being deleted, {UNREADY['n']}")],
+        Status.SUCCEEDED: [(pod("Succeeded"), "")],
+        Status.FAILED: [(pod("Failed", container(ended(1))), "exit 1")],
+        Status.RUNNING: [(pod("Running", container(RUNS), node="other"), "")],
+    }
+    for status, found in cases.items():
+        for each, reason in found:
+            assert pod_status(each, UNREADY) == (status, reason)
 
 
 def test_a_lost_node_is_detected_from_pod_conditions_when_nodes_cannot_be_listed() -> None:
@@ -275,87 +262,68 @@ def test_a_restart_rule_decides_before_the_restart_policy() -> None:
     sidecar = {"name": "watch", "restartPolicy": "Always", **ruled((ALL, "In", [88]), name="watch")}
     again = claim("AllContainersRestarting", "True", "ContainerExited")
     started = claim("AllContainersRestarting", "False")
-    cases: list[tuple[Pod, Status, str]] = [
-        (
-            pod("Running", container(ended(42), restarts=1), spec=with_rules(ruled((ONCE, "In", [9, 42])))),
-            Status.RESTARTING,
-            "exit 42, restarted once",
-        ),
-        (
-            pod("Running", container(ended(1)), spec=with_rules(ruled((ONCE, "In", [42])))),
-            Status.FAILED,
-            "exit 1",
-        ),
-        (
-            pod("Running", container(ended(1)), spec=with_rules(ruled((ONCE, "NotIn", [42])))),
-            Status.RESTARTING,
-            "exit 1",
-        ),
-        (
-            pod("Running", container(ended(42)), spec=with_rules(ruled((ONCE, "NotIn", [42])))),
-            Status.FAILED,
-            "exit 42",
-        ),
-        (
-            pod("Running", container(ended(0)), spec=with_rules(ruled((ONCE, "In", [0])))),
-            Status.RESTARTING,
-            "exit 0",
-        ),
-        (
-            pod("Running", container(ended(5)), spec=with_rules(ruled(policy="OnFailure"))),
-            Status.RESTARTING,
-            "exit 5",
-        ),
-        (
-            pod("Failed", container(ended(42)), spec=with_rules(ruled((ONCE, "In", [42])))),
-            Status.FAILED,
-            "exit 42",
-        ),
-        (
-            pod("Running", container(ended(42)), spec=with_rules(ruled((ONCE, "In", [42]))), deleted=True),
-            Status.TERMINATING,
-            "being deleted",
-        ),
-        (
-            pod(
-                "Running",
-                container(ended(1)),
-                container(ended(88), name="b"),
-                spec=with_rules(ruled(), ruled((ALL, "In", [88]), name="b")),
+    cases: dict[Status, list[tuple[Pod, str]]] = {
+        Status.RESTARTING: [
+            (
+                pod(
+                    "Running", container(ended(42), restarts=1), spec=with_rules(ruled((ONCE, "In", [9, 42])))
+                ),
+                "exit 42, restarted once",
             ),
-            Status.RESTARTING,
-            "b exit 88, all its containers restart",
-        ),
-        (
-            pod(
-                "Running",
-                container(RUNS),
-                init=(container(ended(88), name="watch"),),
-                spec=with_rules(ruled()) | {"initContainers": [sidecar]},
+            (pod("Running", container(ended(1)), spec=with_rules(ruled((ONCE, "NotIn", [42])))), "exit 1"),
+            (pod("Running", container(ended(0)), spec=with_rules(ruled((ONCE, "In", [0])))), "exit 0"),
+            (pod("Running", container(ended(5)), spec=with_rules(ruled(policy="OnFailure"))), "exit 5"),
+            (
+                pod(
+                    "Running",
+                    container(ended(1)),
+                    container(ended(88), name="b"),
+                    spec=with_rules(ruled(), ruled((ALL, "In", [88]), name="b")),
+                ),
+                "b exit 88, all its containers restart",
             ),
-            Status.RESTARTING,
-            "watch exit 88, all its containers restart",
-        ),
-        (
-            pod("Running", container(ended(137)), spec=with_rules(ruled()), conditions=[again]),
-            Status.RESTARTING,
-            "all its containers restart",
-        ),
-        (
-            pod(
-                "Pending",
-                container(waits("PodInitializing"), ended(137), restarts=1),
-                init=(container(RUNS, name="fetch"),),
-                policy="Never",
-                conditions=[started],
+            (
+                pod(
+                    "Running",
+                    container(RUNS),
+                    init=(container(ended(88), name="watch"),),
+                    spec=with_rules(ruled()) | {"initContainers": [sidecar]},
+                ),
+                "watch exit 88, all its containers restart",
             ),
-            Status.RESTARTING,
-            "all its containers restart: init 0/3: fetch runs",
-        ),
-        (pod("Running", container(RUNS), policy="Never", conditions=[started]), Status.RUNNING, ""),
-    ]
-    for given, status, reason in cases:
-        assert pod_status(given) == (status, reason)
+            (
+                pod("Running", container(ended(137)), spec=with_rules(ruled()), conditions=[again]),
+                "all its containers restart",
+            ),
+            (
+                pod(
+                    "Pending",
+                    container(waits("PodInitializing"), ended(137), restarts=1),
+                    init=(container(RUNS, name="fetch"),),
+                    policy="Never",
+                    conditions=[started],
+                ),
+                "all its containers restart: init 0/3: fetch runs",
+            ),
+        ],
+        Status.FAILED: [
+            (pod("Running", container(ended(1)), spec=with_rules(ruled((ONCE, "In", [42])))), "exit 1"),
+            (pod("Running", container(ended(42)), spec=with_rules(ruled((ONCE, "NotIn", [42])))), "exit 42"),
+            (pod("Failed", container(ended(42)), spec=with_rules(ruled((ONCE, "In", [42])))), "exit 42"),
+        ],
+        Status.TERMINATING: [
+            (
+                pod(
+                    "Running", container(ended(42)), spec=with_rules(ruled((ONCE, "In", [42]))), deleted=True
+                ),
+                "being deleted",
+            )
+        ],
+        Status.RUNNING: [(pod("Running", container(RUNS), policy="Never", conditions=[started]), "")],
+    }
+    for status, found in cases.items():
+        for given, reason in found:
+            assert pod_status(given) == (status, reason)
 
 
 def test_the_main_container_is_found_beside_injected_ones() -> None:
