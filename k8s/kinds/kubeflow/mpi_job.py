@@ -70,7 +70,7 @@ class MPIJob(KubeflowMPIJob):
         return launcher_and_workers(obj, launcher_name="")
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what the mpi-operator makes of an MPIJob v2beta1 for Open MPI."""
+        """Return the pods and rules that the mpi-operator makes of an MPIJob v2beta1 for Open MPI."""
         spec, policy, name = nested(obj, "spec"), run_policy(obj), str(nested(obj, "metadata")["name"])
         slots = slots_per_worker(spec)
         works_too = spec.get("runLauncherAsWorker") is True

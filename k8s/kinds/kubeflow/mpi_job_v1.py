@@ -72,7 +72,7 @@ class MPIJobV1(KubeflowMPIJob):
         return launcher_and_workers(obj, launcher_name=f"{nested(obj, 'metadata').get('name')}-launcher")
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what the training-operator makes of an MPIJob v1.
+        """Return the pods and rules that the training-operator makes of an MPIJob v1.
 
         Without the init container that brings kubectl for `kubexec.sh`: the sandbox has its own.
         """

@@ -131,7 +131,7 @@ class MPIJobV1Alpha1(CreatableKind):
         return launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what Arena's operator makes of an MPIJob v1alpha1."""
+        """Return the pods and rules that Arena's operator makes of an MPIJob v1alpha1."""
         spec, name = nested(obj, "spec"), str(nested(obj, "metadata")["name"])
         launcher, *workers = self.replicas(obj)
         slots = _slots(spec, workers)

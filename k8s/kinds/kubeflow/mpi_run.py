@@ -193,7 +193,7 @@ class MPIKind(RunnableKind, Protocol):
     """Kind for MPI of one of Kubeflow's operators."""
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what the operator makes of a job."""
+        """Return the pods and rules that the operator makes of a job."""
 
 
 def with_container(
