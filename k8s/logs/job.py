@@ -24,7 +24,7 @@ _Key = tuple[str, int | None]
 
 
 @dataclass(slots=True)
-class _Read:
+class _LinesRead:
     lines: int = 0
     last_line_ns: int = 0
 
@@ -71,7 +71,7 @@ class JobLogs:
         self._logs: dict[tuple[str, str, str], Subscription] = {}
         self._tasks: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self._focus: frozenset[str] = frozenset()
-        self._read: dict[_Key, _Read] = {}
+        self._read: dict[_Key, _LinesRead] = {}
         self._instance_by_rank: dict[int, str] = {}
         self._queues: list[LineQueue] = []
         self._changed = asyncio.Event()
@@ -241,7 +241,7 @@ class JobLogs:
             elif item.may_lack_lines:
                 self.gaps += 1
         for rank, amount in amounts.items():
-            read = self._read.setdefault((name, rank), _Read())
+            read = self._read.setdefault((name, rank), _LinesRead())
             read.lines += amount
             read.last_line_ns = newest_ns[rank]
         for queue in self._queues:
