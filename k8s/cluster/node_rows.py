@@ -188,10 +188,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
 
 
 def _mode(
-    node: Node,
-    resources: Mapping[str, Share],
-    shared: SharedGpuMemory | None,
-    parts: Mapping[str, GpuParts],
+    node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | None, parts: Mapping[str, GpuParts]
 ) -> str:
     """Return the way a node hands out its GPUs, by Arena's rules in Arena's order, parts of GPUs added.
 

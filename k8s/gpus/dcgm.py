@@ -103,10 +103,7 @@ _USED, _FREE, _RESERVED, _TOTAL = (f"DCGM_FI_DEV_FB_{word}" for word in ("USED",
 _POWER, _HEAT, _MEMORY_HEAT = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP"
 _LIMITS = ("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_POWER_MGMT_LIMIT")
 _CLOCK, _XID, _XID_COUNT = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT"
-_REASONS = (
-    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
-    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-)
+_REASONS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")
 _EVENTS = "DCGM_EXP_CLOCK_EVENTS_COUNT"
 _ECC, _REMAP = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ROW_REMAP_FAILURE"
 METRICS = (
@@ -168,10 +165,7 @@ class _Gpu:
 
 
 def gpu_readings(
-    samples: Iterable[Sample],
-    node: str,
-    source: Source,
-    read_at: datetime,
+    samples: Iterable[Sample], node: str, source: Source, read_at: datetime
 ) -> tuple[GpuReading, ...]:
     """Return the readings of one node by GPU index; each MIG instance has a reading of its own.
 

@@ -19,15 +19,7 @@ from k8s.client.rate_limiter import background_requests
 from k8s.gpus.exporters import ExporterReader
 from k8s.gpus.prometheus import PrometheusAddress, PrometheusReader
 from k8s.gpus.proxied import Refusals, list_values
-from k8s.gpus.readings import (
-    NodeReadings,
-    NoReadings,
-    NoReadingsCause,
-    PodReadings,
-    Source,
-    Telemetry,
-    Usage,
-)
+from k8s.gpus.readings import NodeReadings, NoReadings, NoReadingsCause, PodReadings, Source, Telemetry, Usage
 from k8s.models import Meta, Value, quantity
 from k8s.models.accelerators import may_be_nvidia
 from k8s.models.resources import Resource
@@ -92,10 +84,7 @@ class TelemetryReader:
             found,
             {
                 (namespace, pod): PodReadings(
-                    namespace,
-                    pod,
-                    pod_usage.get((namespace, pod)),
-                    pod_traffic.get((namespace, pod)),
+                    namespace, pod, pod_usage.get((namespace, pod)), pod_traffic.get((namespace, pod))
                 )
                 for namespace, pod in pods
             },

@@ -126,6 +126,20 @@ class JobKind(Protocol):
         """Return a pod's role and index within its job; None where labels do not tell."""
 
 
+class LabelledPods:
+    """Mixin of kinds whose pods all have a label with the job's name."""
+
+    job_label: str
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector by the label."""
+        return f"{self.job_label}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the value of the label."""
+        return pod.metadata.label(self.job_label)
+
+
 @runtime_checkable
 class RunnableKind(JobKind, Protocol):
     """Kind whose jobs the sandbox runs."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, Manifest, Replica
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
     make_replica,
@@ -35,13 +35,14 @@ JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 POD_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-class JobSet:
+class JobSet(LabelledPods):
     """Several Jobs as one, `spec.replicatedJobs`; the role of a pod is its Job's name."""
 
     title = "JobSet"
     resource = JOB_SETS
     container = ""
     suspend_field = "spec.suspend"
+    job_label = SET_NAME
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a JobSet; without a failure policy the first failure is final."""
@@ -65,14 +66,6 @@ class JobSet:
             make_replica(role, index, template, is_chief=(group, job, index) == chief)
             for group, job, role, index, template in islice(_places(obj), MOST_REPLICAS)
         )
-
-    def pod_selector(self, name: str) -> str:
-        """Return the selector by the label that the JobSet controller sets on all pods."""
-        return f"{SET_NAME}={name}"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the JobSet's name."""
-        return pod.metadata.label(SET_NAME)
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the group, or the Job in it, and the completion index."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
@@ -34,12 +34,13 @@ GROUP = "ray.io/group"
 HEAD, WORKER = "head", "worker"
 
 
-class RayCluster:
+class RayCluster(LabelledPods):
     """Cluster of Ray, which runs submitted programs until it is deleted."""
 
     title = "RayCluster"
     resource = RAY_CLUSTERS
     container = ""
+    job_label = CLUSTER
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
@@ -52,14 +53,6 @@ class RayCluster:
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the head and the workers of all groups."""
         return head_and_workers(nested(obj, "spec"))
-
-    def pod_selector(self, name: str) -> str:
-        """Return the selector by the label that KubeRay sets on all pods."""
-        return f"{CLUSTER}={name}"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the RayCluster's name."""
-        return pod.metadata.label(CLUSTER)
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
         """Return the head, or a worker's group without a number."""

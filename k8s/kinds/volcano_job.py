@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
@@ -35,7 +35,7 @@ _STOPPED = ("Aborting", "Aborted")
 _MAX_RETRY = 3
 
 
-class VolcanoJob:
+class VolcanoJob(LabelledPods):
     """Job of tasks, which are groups of equal pods; a task is a role."""
 
     title = "Volcano Job"
@@ -43,6 +43,7 @@ class VolcanoJob:
     resource = VOLCANO_JOBS
     container = ""
     suspend_field = ""
+    job_label = JOB_NAME
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job; what it calls conditions are its past phases."""
@@ -101,14 +102,6 @@ class VolcanoJob:
                     )
                 )
         return tuple(found)
-
-    def pod_selector(self, name: str) -> str:
-        """Return the selector by the label that Volcano sets on all pods."""
-        return f"{JOB_NAME}={name}"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the Job's name."""
-        return pod.metadata.label(JOB_NAME)
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the task, from label or annotation, and the number."""

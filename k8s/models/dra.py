@@ -329,10 +329,7 @@ class DeviceClaims:
         self._nodes: dict[str, tuple[Node, Advertised, Node]] = {}
 
     def merge(
-        self,
-        nodes: Iterable[Node],
-        pods: Iterable[Pod],
-        devices: Iterable[DeviceObject],
+        self, nodes: Iterable[Node], pods: Iterable[Pod], devices: Iterable[DeviceObject]
     ) -> tuple[Iterable[Node], Iterable[Pod]]:
         """Return the nodes with the devices they advertise, and the pods with the devices they hold."""
         devices = list(devices)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import CreatableKind, DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
@@ -53,7 +53,7 @@ _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
 _GPUS_PER_NODE = 8
 
 
-class MPIJobV1Alpha1(CreatableKind):
+class MPIJobV1Alpha1(LabelledPods, CreatableKind):
     """MPIJob of Arena: one template, from which the launcher is made too."""
 
     title = "MPIJob v1alpha1"
@@ -63,6 +63,7 @@ class MPIJobV1Alpha1(CreatableKind):
     container = MPI_SHAPE.container
     launcher = "mpirun"
     suspend_field = ""
+    job_label = JOB_NAME
     operator = "mpi-operator"
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
@@ -117,14 +118,6 @@ class MPIJobV1Alpha1(CreatableKind):
                 for index in range(workers)
             ),
         )
-
-    def pod_selector(self, name: str) -> str:
-        """Return the selector by the job's name, the only label of this operator."""
-        return f"{JOB_NAME}={name}"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the MPIJob's name."""
-        return pod.metadata.label(JOB_NAME)
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the launcher, or a worker and its number in the StatefulSet."""

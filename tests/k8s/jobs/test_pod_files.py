@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from k8s.jobs.pod_files import (
-    _READ,
-    RemoteFile,
-    _list_script,
-    list_files,
-    local_folder,
-    read_from,
-)
+from k8s.jobs.pod_files import _READ, RemoteFile, _list_script, list_files, local_folder, read_from
 from k8s.text.errors import ExecFailed, KubeError, Unreachable
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
