@@ -211,23 +211,6 @@ def test_gpus_listed_only_in_requests_are_counted() -> None:
     assert nodes_with(pod, nodes=(node("n1"),))["n1"].gpus_allocated == 3
 
 
-def test_an_evicted_pod_is_distinguished_from_a_failed_one() -> None:
-    sweep = saying(batch_job("sweep"), ("Failed", "True"))
-    pod = pod_of(sweep, "0", phase="Failed", reason="Evicted", message="The node was low on memory.")
-    job = only(sweep, pod)
-    assert job.status is Status.FAILED
-    assert "Evicted: The node was low on memory." in job.reason
-
-
-def test_a_job_past_its_deadline_does_not_blame_its_terminated_pods() -> None:
-    bert = pytorch_job("bert")
-    why = "PyTorchJob bert has failed because it was active longer than specified deadline"
-    bert["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": why}]}
-    stopped = [{"name": "pytorch", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}]
-    job = only(bert, pod_of(bert, "master-0", phase="Failed", containerStatuses=stopped))
-    assert (job.status, job.reason) == (Status.FAILED, "ran longer than its deadline")
-
-
 def test_the_rank_that_failed_first_is_named_with_the_time() -> None:
     bert = pytorch_job("bert", workers=3, gpus=1)
 

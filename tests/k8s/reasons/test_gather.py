@@ -227,31 +227,30 @@ async def test_kueue_gives_the_workload_and_its_place(cluster: ScriptedCluster, 
     assert answer.sentence == "Waits in queue research (ClusterQueue gpus), 2 before it: no quota."
 
 
-async def test_references_and_gangs_are_looked_up(cluster: ScriptedCluster, client: Client) -> None:
-    own = pending(
-        bert(),
-        volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}],
-        priorityClassName="urgent",
-    )
-    own["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "gang"
+@pytest.mark.parametrize(
+    ("path", "spec", "sentence"),
+    [
+        ("scheduling.x-k8s.io/v1alpha1", {"minMember": 4}, "4 must start together, PodGroup gang is new."),
+        ("scheduling.k8s.io/v1alpha2", {"schedulingPolicy": {"gang": {"minCount": 3}}},
+         "3 must start together, PodGroup gang is new."),
+    ],
+)  # fmt: skip
+async def test_claims_and_gangs_that_pods_name_are_looked_up(
+    cluster: ScriptedCluster, client: Client, path: str, spec: Object, sentence: str
+) -> None:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}]
+    own = pending(bert(), volumes=volumes)
+    if "minMember" in spec:
+        own["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "gang"
+    else:
+        own["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
     cluster.replace(f"{CORE}/pods", page([own]))
-    cluster.say(
-        f"{CORE}/persistentvolumeclaims/corpus",
-        Say({"metadata": {"name": "corpus"}, "status": {"phase": "Bound"}}),
-    )
-    group = {"metadata": {"name": "gang"}, "spec": {"minMember": 4}, "status": {"phase": "Pending"}}
-    cluster.say("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups/gang", Say(group))
+    bound = {"metadata": {"name": "corpus"}, "status": {"phase": "Bound"}}
+    cluster.say(f"{CORE}/persistentvolumeclaims/corpus", Say(bound))
+    group = {"metadata": {"name": "gang"}, "spec": spec}
+    cluster.say(f"/apis/{path}/namespaces/default/podgroups/gang", Say(group))
     answer = await ask(client, waiting_job(), held("a", 8))
-    assert answer.sentence == "Waits for its gang: 4 must start together, PodGroup gang is Pending."
-
-
-async def test_the_native_pod_group_of_a_pod_is_looked_up(cluster: ScriptedCluster, client: Client) -> None:
-    own = pending(bert(), schedulingGroup={"podGroupName": "bert-g"})
-    cluster.replace(f"{CORE}/pods", page([own]))
-    group = {"metadata": {"name": "bert-g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
-    cluster.say("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/bert-g", Say(group))
-    answer = await ask(client, waiting_job(), held("a", 8))
-    assert answer.sentence == "Waits for its gang: 3 must start together, PodGroup bert-g is new."
+    assert answer.sentence == f"Waits for its gang: {sentence}"
 
 
 async def test_events_of_a_job_in_between_are_found(cluster: ScriptedCluster, client: Client) -> None:
