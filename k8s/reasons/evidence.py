@@ -189,10 +189,8 @@ class Evidence:
     def image_of(self, instance: Instance, container: str) -> str:
         """Return the image of a container; empty if unknown."""
         spec = self.spec(instance)
-        for each in (*(spec.init_containers or ()), *spec.containers):
-            if each.name == container:
-                return str(each.image)
-        return ""
+        containers = (*(spec.init_containers or ()), *spec.containers)
+        return next((str(each.image) for each in containers if each.name == container), "")
 
     def command_of(self, instance: Instance, container: str) -> list[str]:
         """Return the command and arguments of a container; empty if its image decides."""

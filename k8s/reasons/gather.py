@@ -229,7 +229,9 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
     ]
     is_queued = bool(evidence.queue) or (job.status in (Status.SUSPENDED, Status.QUEUED))
     restless = sorted(job.instances, key=lambda each: _RESTLESS.get(each.status, 3))
-    group_names = _group_names(evidence) or ([job.ref.name] if evidence.podless and not evidence.pods else [])
+    named_groups = _group_names(evidence) or (
+        [job.ref.name] if evidence.podless and not evidence.pods else []
+    )
     claims, accounts, secrets, priorities, pod_group, workload, events = await asyncio.gather(
         fetcher.get_by_name(CLAIMS, Claim, (name for spec in specs for name in spec.claims), namespace),
         fetcher.get_by_name(
@@ -246,7 +248,7 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
             if unfinished and evidence.podless
             else [],
         ),
-        _pod_group(fetcher, group_names, _native_groups(specs), namespace) if waiting else _no_group(),
+        _fetch_if(waiting, lambda: _pod_group(fetcher, named_groups, _native_groups(specs), namespace)),
         _fetch_if((is_queued or is_pod_group(job.ref)) and unfinished, lambda: _workload(fetcher, job)),
         _events(fetcher, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
     )
@@ -282,10 +284,6 @@ def _group_names(evidence: Evidence) -> list[str]:
 
 def _native_groups(specs: Iterable[SchedulingSpec]) -> list[str]:
     return list({(each.scheduling_group or {}).get("podGroupName", "") for each in specs} - {""})
-
-
-async def _no_group() -> None:
-    return None
 
 
 async def _pod_group(

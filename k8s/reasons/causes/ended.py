@@ -130,7 +130,7 @@ def container_ended(evidence: Evidence) -> Cause | None:
     may_help = "deadline" in limit or (known is not None and known.can_retry_help)
     advised = [advice] if advice and may_help else []
     logged = [] if first.state.reason in NEVER_STARTED else [log + previous]
-    remedies = (found.remedy,) if found is not None and found.remedy else _memory_help(first)
+    remedies = (found.remedy,) if found is not None and found.remedy else ()
     return Cause(sentence, (*told, *facts, *_operator_facts(evidence)), (*remedies, *logged, *advised))
 
 
@@ -169,14 +169,6 @@ def _memory_limit(evidence: Evidence, end: _End) -> str:
         if container.name == end.container and limits and "memory" in limits:
             return f", its memory limit is {limits['memory']}"
     return ""
-
-
-def _memory_help(end: _End) -> tuple[str, ...]:
-    return (
-        ("Request more memory, or use less: smaller batches, fewer loader workers.",)
-        if end.state.reason == "OOMKilled"
-        else ()
-    )
 
 
 def _limit(evidence: Evidence) -> tuple[str, str]:
