@@ -170,7 +170,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace)
-    jobs = [each for each in wanted if _is_job(each.resource)]
+    jobs = [each for each in wanted if each.resource in {kind.resource for kind in KINDS}]
     if flags.follow and len(jobs) != 1:
         raise WrongUsage(f"--follow: the file has {len(jobs)} jobs; to follow one: gpuconsole logs NAME -f")
     if flags.dry_run == "client":
@@ -304,7 +304,8 @@ def _folder_without_cluster(flags: argparse.Namespace) -> str:
 async def _continued_folder(
     options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec
 ) -> str:
-    volume = await inspect_volume(client, spec.namespace, _workspace_claim(spec), WORKSPACE.path, "")
+    claim = next((mount.claim for mount in spec.mounts if mount.path == WORKSPACE.path), "")
+    volume = await inspect_volume(client, spec.namespace, claim, WORKSPACE.path, "")
     runs = volume.runs if volume.is_visible else None
     if not flags.continue_from:
         found = earlier_runs((), runs, WORKSPACE.path).by_job.get(spec.name)
@@ -341,10 +342,6 @@ async def _report_checkpoints(client: Client, resource: Resource, manifest: Mani
         write_stderr(f"Continues {found.words(time.time())}: its manifest names {folder}.")
 
 
-def _workspace_claim(spec: JobSpec) -> str:
-    return next((mount.claim for mount in spec.mounts if mount.path == WORKSPACE.path), "")
-
-
 def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
     percent = 100 * sent_bytes // total_bytes
     if sys.stderr.isatty():
@@ -364,10 +361,6 @@ async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: ar
         for words in (("logs", ref.name, "-f"), ("get", ref.name), ("why", ref.name)):
             write_stderr(f"  {command_line(options, *words)}")
     return 0
-
-
-def _is_job(resource: Resource) -> bool:
-    return resource in {kind.resource for kind in KINDS}
 
 
 def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestObject]:

@@ -15,9 +15,10 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import ROOT
-from tests.scripted.server import Answer, ScriptedCluster, page
+from tests.scripted.server import Answer, Asked, Reply, ScriptedCluster, page
 from tests.support.objects import RECORDED
 from tests.support.warm_start import WarmStart
 from tui.__main__ import main
@@ -250,3 +251,29 @@ def write_kubeconfig(folder: Path, host: str, namespace: str = "default") -> str
     path = folder / "kubeconfig"
     path.write_text(json.dumps(config))
     return str(path)
+
+
+# Words for `submit`, and what they make
+
+PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+BATCH_JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def echo(asked: Asked) -> Reply:
+    return Answer(json.loads(asked.body), 201)
+
+
+async def manifest_of(run: CommandLine, *words: str) -> Any:
+    ended = await run("submit", *words)
+    assert ended.status == 0, ended.err
+    return job_in(ended.out)
+
+
+def job_in(text: str) -> Any:
+    """Return the job among the objects that were printed."""
+    (job,) = [each for each in yaml.safe_load_all(text) if each["kind"].endswith("Job")]
+    return job
+
+
+AS_MANIFEST = ("--dry-run", "client", "-o", "yaml")
+SMALL = ("pytorch", "--name", "demo", "--image", "x", *AS_MANIFEST)

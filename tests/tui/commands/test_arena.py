@@ -15,8 +15,7 @@ from tests import FIXTURES
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
-from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import echo
+from tests.tui.commands.conftest import CommandLine, echo
 from tui.commands import NOT_HERE
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import add_spec_arguments, draft_of

@@ -14,8 +14,7 @@ import pytest
 from tests import ROOT
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stream
 from tests.support.objects import recorded
-from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import echo
+from tests.tui.commands.conftest import CommandLine, echo
 from trainer.tfevents import EventWriter
 
 LOG = "/api/v1/namespaces/default/pods/running-master-0/log"

@@ -16,12 +16,12 @@ from k8s.kinds import CREATABLE
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import pytorch_job
-from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import (
+from tests.tui.commands.conftest import (
     AS_MANIFEST,
     BATCH_JOBS,
     PYTORCH_JOBS,
     SMALL,
+    CommandLine,
     echo,
     job_in,
     manifest_of,

@@ -14,8 +14,7 @@ from tests import FIXTURES
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 from tests.support.objects import batch_job, pytorch_job
-from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import BATCH_JOBS, PYTORCH_JOBS, SMALL, echo, job_in
+from tests.tui.commands.conftest import BATCH_JOBS, PYTORCH_JOBS, SMALL, CommandLine, echo, job_in
 from tui.draft.manifest_yaml import BadManifest, read_manifests
 
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {}}}\nspec: {{}}\n"

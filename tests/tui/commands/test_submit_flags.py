@@ -24,8 +24,7 @@ from k8s.kinds.job_spec.field_types import (
     Quantity,
     Switch,
 )
-from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import manifest_of
+from tests.tui.commands.conftest import CommandLine, manifest_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import add_spec_arguments, draft_of, flag_of, spec_of
