@@ -5,16 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from tui.commands.support.confirm import (
-    PromptUi,
-    add_jobs,
-    add_yes,
-    check_can_confirm,
-    find_jobs,
-    wait_until_gone,
-)
+from tui.commands.support.confirm import PromptUi, wait_until_gone
 from tui.commands.support.connect import check_may_change, cluster, read_cluster
-from tui.commands.support.output import write, write_stderr
+from tui.commands.support.job_name import add_jobs, find_jobs
+from tui.commands.support.output import add_yes, check_can_confirm, write, write_stderr
 from tui.runs.run_records import NodesAndPods, record_runs
 from tui.runs.store import RunStore
 from tui.settings.options import ConsoleOptions

@@ -7,9 +7,15 @@ import argparse
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.gpus.ack import SCHEDULE_LABEL, VALUES, describe_schedule, set_schedule
 from tui.commands.describe import find_node, node_name
-from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, namespace_in_use
-from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.output import (
+    WrongUsage,
+    add_yes,
+    check_can_confirm,
+    is_confirmed,
+    write,
+    write_stderr,
+)
 from tui.settings.options import ConsoleOptions
 
 

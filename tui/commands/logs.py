@@ -10,8 +10,8 @@ from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job
 from k8s.text.errors import Invalid, NotFound
 from tui.commands.support.connect import cluster, read_cluster
+from tui.commands.support.followed import FollowedJob, print_log, require_lines
 from tui.commands.support.job_name import add_job, find_job, titles
-from tui.commands.support.log_output import FollowedJob, print_log, require_lines
 from tui.commands.support.output import write_stderr
 from tui.commands.support.parser import seconds
 from tui.settings.options import ConsoleOptions, command_line

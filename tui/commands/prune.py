@@ -14,9 +14,17 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
-from tui.commands.support.confirm import PromptUi, add_yes, check_can_confirm
+from tui.commands.support.confirm import PromptUi
 from tui.commands.support.connect import check_may_change, cluster, read_cluster, server_clock
-from tui.commands.support.output import add_format, write_items, write_list, write_missing, write_stderr
+from tui.commands.support.output import (
+    add_format,
+    add_yes,
+    check_can_confirm,
+    write_items,
+    write_list,
+    write_missing,
+    write_stderr,
+)
 from tui.commands.support.parser import seconds
 from tui.runs.run_records import NodesAndPods, record_runs
 from tui.runs.store import RunStore

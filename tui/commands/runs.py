@@ -7,9 +7,8 @@ from pathlib import Path
 
 from k8s.text.errors import KubeError
 from k8s.text.home import file_problem
-from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.listing import ItemList, add_list_flags
-from tui.commands.support.output import write, write_stderr
+from tui.commands.support.output import add_yes, check_can_confirm, is_confirmed, write, write_stderr
 from tui.runs.store import RunStore
 from tui.settings.options import ConsoleOptions
 from tui.tables.column import output_columns

@@ -9,10 +9,16 @@ from k8s.jobs.create import resource_of
 from k8s.jobs.modify import scale_job, size_of, why_not_scaled
 from k8s.kinds import kind_of
 from k8s.text.errors import KubeError
-from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import add_job, find_job, titles
-from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.output import (
+    WrongUsage,
+    add_yes,
+    check_can_confirm,
+    is_confirmed,
+    write,
+    write_stderr,
+)
 from tui.settings.options import ConsoleOptions
 from tui.text.format import plural
 from tui.text.kind_words import KINDS_OF_OTHERS

@@ -37,7 +37,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NoCluster, NotFound
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
 from tui.commands.support.created import add_show_secrets, namespace_of, write_created, write_owned_objects
-from tui.commands.support.log_output import follow_to_end
+from tui.commands.support.followed import follow_to_end
 from tui.commands.support.output import (
     WrongUsage,
     confirm,

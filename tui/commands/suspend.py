@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from tui.commands.support.confirm import PromptUi, add_jobs, add_yes, check_can_confirm, find_jobs
+from tui.commands.support.confirm import PromptUi
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.job_name import add_jobs, find_jobs
+from tui.commands.support.output import add_yes, check_can_confirm
 from tui.settings.options import ConsoleOptions
 from tui.text.change_plans import suspend_plan
 from tui.verbs.changes import suspend

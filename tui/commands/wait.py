@@ -15,10 +15,9 @@ from k8s.kinds import JobRef
 from k8s.reasons.job_reasons import JobReasons
 from k8s.status import Status
 from k8s.text.errors import FORBIDDEN_HINT, Forbidden
-from tui.commands.support.confirm import add_jobs
 from tui.commands.support.connect import cluster, read_cluster, server_clock
-from tui.commands.support.job_name import find_job, titles
-from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
+from tui.commands.support.followed import WatchedJob, explain_failures, watch_jobs, write_problem
+from tui.commands.support.job_name import add_jobs, find_job, titles
 from tui.commands.support.output import write, write_stderr
 from tui.commands.support.parser import seconds
 from tui.session.life_feed import LOG_PERMISSION, READ_S, LifeFeed

@@ -21,8 +21,7 @@ from tests.scripted.server import SUCCESS, Answer, Asked, Compute, ScriptedClust
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
-from tui.commands.curves import json_pieces
-from tui.commands.support.plots import WIDEST, PlotLine, plot
+from tui.commands.curves import WIDEST, PlotLine, json_pieces, plot
 from tui.runs.log_points import LogPoints
 
 JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"

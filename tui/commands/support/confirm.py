@@ -1,4 +1,4 @@
-"""Shared parts of the commands that change jobs: look jobs up, confirm, continue after a failure."""
+"""Shared parts of the commands that delete or suspend jobs: confirm, report, wait until they are gone."""
 
 from __future__ import annotations
 
@@ -11,64 +11,10 @@ from k8s.client.client import REQUEST_S, Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.errors import KubeError
-from tui.commands.support.connect import with_cluster_flags
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
-from tui.commands.support.output import (
-    WrongUsage,
-    confirm,
-    confirm_by_word,
-    is_interactive,
-    write,
-    write_stderr,
-)
-from tui.settings.options import ConsoleOptions
+from tui.commands.support.job_name import titles
+from tui.commands.support.output import is_confirmed, write, write_stderr
 from tui.text.change_plans import ChangePlan
 from tui.verbs.changes import LONGEST_S, Leftover, find_leftovers, is_over
-
-
-def add_jobs(parser: argparse.ArgumentParser) -> None:
-    """Add the job arguments."""
-    parser.add_argument("jobs", metavar="JOB", nargs="+", help=NAME_HELP)
-    add_type(parser)
-
-
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Add `--yes`."""
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts"
-    )
-
-
-def check_can_confirm(flags: argparse.Namespace, verb: str) -> None:
-    """Require `--yes` or a terminal.
-
-    Raises:
-        WrongUsage: There is neither.
-    """
-    if not flags.yes and not is_interactive():
-        raise WrongUsage(f"Cannot ask for confirmation without a terminal: pass --yes to {verb}.")
-
-
-def is_confirmed(flags: argparse.Namespace, question: str, word: str = "") -> bool:
-    """Ask for confirmation unless `--yes` was given; with `word`, that word must be typed."""
-    if flags.yes:
-        return True
-    return confirm_by_word(question, word) if word else confirm(question)
-
-
-def find_jobs(
-    options: ConsoleOptions, snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = ""
-) -> tuple[list[Job], bool]:
-    """Return the named jobs, and True if all were found; missing ones are reported on stderr."""
-    jobs: list[Job] = []
-    are_found = True
-    for words in dict.fromkeys(names):
-        try:
-            jobs.append(find_job(snapshot, words, job_type))
-        except KubeError as error:
-            write_stderr(with_cluster_flags(options, str(error)))
-            are_found = False
-    return jobs, are_found
 
 
 class PromptUi:

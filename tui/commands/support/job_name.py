@@ -11,7 +11,9 @@ from k8s.kinds import KINDS, JobRef, kind_of
 from k8s.kinds.unknown import AnyOwner
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.errors import KubeError, NotFound
-from tui.commands.support.output import WrongUsage, missing_line
+from tui.commands.support.connect import with_cluster_flags
+from tui.commands.support.output import WrongUsage, missing_line, write_stderr
+from tui.settings.options import ConsoleOptions
 from tui.text.kind_words import KINDS_OF_OTHERS, matches_kind
 
 NAME_HELP = "job name, or KIND/NAME"
@@ -42,6 +44,12 @@ def split_name(words: str) -> tuple[str, str]:
 def add_job(parser: argparse.ArgumentParser) -> None:
     """Add the job argument and `--type`."""
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Add the job arguments."""
+    parser.add_argument("jobs", metavar="JOB", nargs="+", help=NAME_HELP)
     add_type(parser)
 
 
@@ -113,6 +121,21 @@ def find_job(snapshot: ClusterSnapshot, words: str, job_type: str = "") -> Job:
             "Name one of these.",
         )
     return found[0]
+
+
+def find_jobs(
+    options: ConsoleOptions, snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = ""
+) -> tuple[list[Job], bool]:
+    """Return the named jobs, and True if all were found; missing ones are reported on stderr."""
+    jobs: list[Job] = []
+    are_found = True
+    for words in dict.fromkeys(names):
+        try:
+            jobs.append(find_job(snapshot, words, job_type))
+        except KubeError as error:
+            write_stderr(with_cluster_flags(options, str(error)))
+            are_found = False
+    return jobs, are_found
 
 
 def titles(refs: Iterable[JobRef]) -> str:

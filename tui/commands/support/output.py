@@ -191,6 +191,30 @@ def confirm_by_word(question: str, word: str) -> bool:
     return _answer(f'{sanitize(question)}\nType "{sanitize(word)}" to continue: ') == word
 
 
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Add `--yes`."""
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts"
+    )
+
+
+def check_can_confirm(flags: argparse.Namespace, verb: str) -> None:
+    """Require `--yes` or a terminal.
+
+    Raises:
+        WrongUsage: There is neither.
+    """
+    if not flags.yes and not is_interactive():
+        raise WrongUsage(f"Cannot ask for confirmation without a terminal: pass --yes to {verb}.")
+
+
+def is_confirmed(flags: argparse.Namespace, question: str, word: str = "") -> bool:
+    """Ask for confirmation unless `--yes` was given; with `word`, that word must be typed."""
+    if flags.yes:
+        return True
+    return confirm_by_word(question, word) if word else confirm(question)
+
+
 def prompt_password(prompt: str) -> str:
     """Read a password without echo; empty at end of input."""
     with _ended_by_ctrl_c(), suppress(EOFError):
