@@ -183,7 +183,7 @@ OUTCOMES: list[tuple[str, list[Object], Status | None, str]] = [
     ("trainjob-restarted", [conditions("Failed", "-Complete", message="why")], FAILED, "why"),
     ("jobset-coordinated", [conditions("StartupPolicyInProgress")], None, ""),
     ("jobset-coordinated", [conditions("Completed")], SUCCEEDED, ""),
-    ("jobset-coordinated", [conditions("Failed", message="why")], FAILED, "why"),
+    ("jobset-coordinated", [conditions("Completed", "Failed", message="why")], FAILED, "why"),
     (
         "volcano-running",
         [volcano(each) for each in ("Pending", "Running", "Restarting", "Completing", "Aborting", "Aborted")],
