@@ -261,6 +261,7 @@ UNSCHEDULED = [
          seconds_ago=5))),
     case("Waits for its gang: 5 must start together, 2 fit.", *map(instance, WORKERS), **TWO_OF_FIVE,
          pod_group=group(schedulingPolicy=native(5))),
+    case("Waits for its gang: PodGroup gang is new.", **MASTER, **ROOM, pod_group=group(minMember=1)),
     case("Waits for its gang: 4 must start together, 2 fit.", *map(instance, WORKERS), **TWO_OF_FIVE,
          pod_group=group(minMember=4)),
     case("Waits for GPUs: room for 2 of 5 pods…", *map(instance, WORKERS), **TWO_OF_FIVE,
