@@ -510,7 +510,8 @@ class Subscription:
         if is_new:
             self.place = source.end
         source.add(self)
-        source.follower.retarget(self.target)
+        if source.follower.target != self.target:
+            source.follower.retarget(self.target)
         try:
             if is_new:
                 self.old_until = source.end
