@@ -40,14 +40,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("suspend", "suspend", "Suspend jobs: delete their pods and keep the jobs"),
     Command("resume", "suspend", "Resume suspended jobs"),
     Command("scale", "scale", "Give an elastic job more or fewer replicas", ("scalein", "scaleout")),
-    Command("label", "label", "Set a node's GPU scheduling mode (Alibaba Cloud)"),
     Command("prune", "prune", "Delete jobs that finished long ago"),
     Command("shell", "shell", "Open a shell or run a command in a pod of a job", ("attach",)),
     Command("forward", "forward", "Forward a local port to a job's TensorBoard or to one of its pods"),
     Command("data", "data", "List volume claims"),
     Command("sandbox", "sandbox", "Manage the sandbox, a cluster on this machine"),
-    Command("info", "info", "Show versions, file locations and your permissions"),
-    Command("version", "version", "Show the versions of gpuconsole and the server"),
+    Command("info", "info", "Show versions, file locations and your permissions", ("version",)),
     Command("completion", "completion", "Print the completion script of a shell"),
     Command("help", "help", "Read the manual"),
 )
@@ -59,6 +57,7 @@ NOT_HERE: dict[str, str] = {
     "cron": "Scheduled jobs are not supported: use a CronJob that creates them.",
     "logviewer": "There is no web log viewer: use logs, or open the console and press l.",
     "whoami": "Use info: it shows your user and permissions.",
+    "label": "Use kubectl label, or press t on the node in the console.",
     "bundle": "Support bundles are gone: use info --json, and why, diagnose and logs for the job.",
 }
 _JQ = "use -o json with jq (see help scripts)"
@@ -69,6 +68,7 @@ REMOVED_FLAGS: dict[str, str] = {
     "-o custom-columns": _JQ,
     "--observe": "idle GPU-hours are not counted; the command shows the GPUs that are idle now",
     "edit --yes": "kubectl applies the change when the editor is left",
+    "--client": "use gpuconsole --version",
     "--exec": "use wait JOB && COMMAND",
     "--allow-open-rendezvous": "with torch 2.5 or newer, c10d works in the sandbox without it",
 }

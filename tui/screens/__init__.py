@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from tui.screens import documents, job, lists
 from tui.settings.keys import (
     CHART,
-    CONFIRM,
     DELETE,
     DETAIL,
     DIALOG,
@@ -27,6 +26,8 @@ from tui.settings.keys import (
     NEW_JOB,
     OTHER_ACTIONS,
     PROMPT,
+    ROW,
+    SCROLL,
     STRIP,
     TABLE,
     TEXT,
@@ -67,7 +68,8 @@ ACTIONS = ActionTable(
 def key_table() -> KeyTable:
     """Return all keys under the headings of help and manual."""
     everywhere = ACTIONS.keys(EVERYWHERE)
-    of_home = view_keys(lists.JOBS, ACTIONS)
+    of_rows = ACTIONS.keys(ROW)
+    of_home = (*view_keys(lists.JOBS, ACTIONS), *of_rows)
     return KeyTable(
         sections=(
             ("Everywhere", everywhere),
@@ -75,7 +77,9 @@ def key_table() -> KeyTable:
             ("In tables", TABLE),
             ("The nodes above the jobs", (*STRIP, *ACTIONS.keys("strip"))),
             ("What the job says, beside the jobs", JOB_PANE),
-            *((view.title, view_keys(view, ACTIONS)) for view in VIEWS),
+            ("On a row of a job, and in views about one", of_rows),
+            *((view.title, keys) for view in VIEWS if (keys := view_keys(view, ACTIONS))),
+            ("Wherever a text scrolls", SCROLL),
             ("The text of a log", LOG),
             ("One chart", CHART),
             ("New job", NEW_JOB),
@@ -83,12 +87,18 @@ def key_table() -> KeyTable:
             ("YAML", documents.YAML_KEYS),
             ("A row in full", DETAIL),
             ("The commands of a job", JOB_COMMANDS),
-            ("Questions", (*DIALOG, *CONFIRM)),
+            ("Questions", DIALOG),
             ("Before deleting", DELETE),
             ("Help", HELP),
         ),
         combined=(
-            *((view.title, (*view.focused, *view_keys(view, ACTIONS))) for view in VIEWS),
+            *(
+                (
+                    view.title,
+                    (*view.focused, *view_keys(view, ACTIONS), *(of_rows if view.has_job_rows else ())),
+                )
+                for view in VIEWS
+            ),
             *(("Beside the jobs", (*table, *of_home)) for table in (STRIP, JOB_PANE)),
         ),
         everywhere=everywhere,

@@ -1,18 +1,18 @@
 """Reading of keys.yaml, which remaps keys by id.
 
-jobs.logs: L
+row.logs: L
 table.down: [j, down, ctrl+n]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import yaml
 
 from k8s.text.home import file_problem, read_named_file
-from tui.settings.keys import DIALOG, HELP, NEW_JOB, PROMPT, Key, KeyTable, UserKeys, remapped
+from tui.settings.keys import DIALOG, HELP, NEW_JOB, PROMPT, ROW, Key, KeyTable, UserKeys, remapped
 
 _MODIFIERS = ("ctrl", "shift", "alt")
 # Textual's names of character keys.
@@ -65,7 +65,7 @@ def read_keys(path: Path, table: KeyTable) -> UserKeys:
     if root is None:
         return UserKeys()
     if not isinstance(root, yaml.MappingNode):
-        return UserKeys(problems=(f"{path}: ids and keys are expected, as `jobs.logs: L`.",))
+        return UserKeys(problems=(f"{path}: ids and keys are expected, as `row.logs: L`.",))
     keymap: dict[str, str] = {}
     problems = []
     for name, value in root.value:
@@ -104,8 +104,19 @@ def _id(name: yaml.Node, table: KeyTable) -> str:
     known = {key.id for _, keys in table.sections for key in keys}
     if not isinstance(name, yaml.ScalarNode) or name.value not in known:
         written = f" {name.value!r}" if isinstance(name, yaml.ScalarNode) else ""
-        raise _Unusable(f"unknown key id{written}; gpuconsole info --keys lists them")
+        instead = _successor(str(name.value), known)
+        advice = f"use {instead}" if instead else "gpuconsole info --keys lists them"
+        raise _Unusable(f"unknown key id{written}; {advice}")
     return str(name.value)
+
+
+def _successor(old: str, known: Collection[str]) -> str:
+    """Return the id shared by all views in place of one that each view had before; empty if there is none."""
+    _, _, name = old.partition(".")
+    shared = [f"scroll.{name}", f"{ROW}.{name}"]
+    if name.startswith("sort_"):
+        shared += [f"table.{name}", "table.sort"]
+    return next((each for each in shared if each in known), "")
 
 
 def _keys(key_id: str, value: yaml.Node) -> list[str]:

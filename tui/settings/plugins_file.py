@@ -26,12 +26,12 @@ from k8s.kinds import KINDS
 from tui.settings.config_file import BadValue, line_of, read_root, read_switch
 from tui.settings.keys import (
     EVERYWHERE,
+    ROW,
     Action,
     ActionTable,
     Key,
     On,
     ViewDeclaration,
-    job_letters,
     remapped,
     view_keys,
 )
@@ -202,8 +202,8 @@ class _Reader:
         if owner := _holder(remapped(view.focused, self.keymap), key):
             return owner.id, True
         keys = (*view_keys(view, self.actions), *self.actions.keys(EVERYWHERE))
-        letters = job_letters(self.actions) if view.command is None else ()
-        owner = _holder(remapped((*keys, *letters), self.keymap), key)
+        of_jobs = self.actions.keys(ROW) if view.has_job_rows or view.command is None else ()
+        owner = _holder(remapped((*keys, *of_jobs), self.keymap), key)
         return (owner.id, owner.opens_prompt) if owner is not None else ("", False)
 
 

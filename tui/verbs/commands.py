@@ -16,7 +16,7 @@ from k8s.text.errors import NotFound
 from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.job_commands import JobCommandsScreen
-from tui.settings.keys import job_letters, remapped
+from tui.settings.keys import ROW, remapped
 from tui.settings.options import cluster_flags, command_line
 from tui.text.instances import find_container, find_instance
 
@@ -34,7 +34,7 @@ def commands(console: BaseConsole, request: ActionRequest) -> None:
     kubectl = ["kubectl", *cluster_flags(replace(options, kubeconfig=target[0].options.kubeconfig))]
     same = [each for each in console.snapshot.jobs if replace(each.ref, api_version=ref.api_version) == ref]
     keys: dict[str, str] = {}
-    for key in remapped(job_letters(actions), console.context.keymap):
+    for key in remapped(actions.keys(ROW), console.context.keymap):
         keys.setdefault(key.id.partition(".")[2], key.shown)
     rows = []
     for name, program, words in job_commands(job, request.instance, is_ambiguous=len(same) > 1):

@@ -1,8 +1,7 @@
-"""`describe node` prints how its GPUs are linked; `label node` does what ACK's guide does with kubectl."""
+"""`describe node` prints how its GPUs are linked."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from k8s.gpus.ack import config_map
 from k8s.gpus.links import MACHINES
 from tests.k8s.gpus.texts import DGX_1V, LEGEND
-from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page, refusal
+from tests.scripted.server import SUCCESS, ScriptedCluster, Socket, page, refusal
 from tests.support.objects import node
 from tests.tui.commands.conftest import CommandLine
 
@@ -109,49 +108,6 @@ async def test_describe_node_without_list_permission_does_not_claim_the_node_is_
     ended = await run("describe", "node", "b")
     assert ended.status == 1
     assert ended.err.startswith("Cannot tell whether there is a node b.\nThis user may not list nodes.")
-
-
-async def test_label_node_sets_the_gpu_schedule_label(run: CommandLine) -> None:
-    found = serve(run.cluster)
-    labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "topology"}}}
-    run.cluster.say(NODE, Answer(labelled), method="PATCH")
-    ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
-    assert (ended.status, ended.out) == (0, f"Node a is labelled {LABEL}=topology.\n")
-    (asked,) = run.cluster.asked(NODE, method="PATCH")
-    assert json.loads(asked.body) == {"metadata": {"labels": {LABEL: "topology"}}}
-
-
-async def test_the_label_is_set_back_with_overwrite(run: CommandLine) -> None:
-    found = serve(run.cluster, ack_node_gpu_schedule="topology")
-    ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
-    assert (ended.status, ended.out) == (0, f"Node a has {LABEL}=topology already.\n")
-    ended = await run("label", "node", "a", f"{LABEL}=default", "--yes")
-    assert ended.status == 2 and "pass --overwrite to change it." in ended.err
-    assert not run.cluster.asked(NODE, method="PATCH")
-    labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "default"}}}
-    run.cluster.say(NODE, Answer(labelled), method="PATCH")
-    ended = await run("label", "node/a", f"{LABEL}=default", "--overwrite", "--yes")
-    assert (ended.status, ended.out) == (0, f"Node a is labelled {LABEL}=default.\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "why"),
-    [
-        (("node", "a", "team=nlp", "-y"), 2, "for team=nlp use kubectl label"),
-        (("node", "a", f"{LABEL}=share", "-y"), 2, "use kubectl label"),
-        (("node", "a", f"{LABEL}=topology"), 2, "pass --yes to label"),
-        (("node", "a", f"{LABEL}=topology", "-y", "--readonly"), 1, "Changes are disabled by --readonly."),
-        (("job", "a", f"{LABEL}=topology", "-y"), 1, "Use node NODE"),
-    ],
-)
-async def test_label_refuses_unsupported_labels_objects_and_modes(
-    words: tuple[str, ...], status: int, why: str, run: CommandLine
-) -> None:
-    serve(run.cluster)
-    ended = await run("label", *words)
-    assert ended.status == status
-    assert why in ended.err
-    assert not run.cluster.asked(NODE, method="PATCH")
 
 
 async def test_the_versions_of_a_node_are_printed(run: CommandLine) -> None:

@@ -53,15 +53,12 @@ LINES: dict[str, str] = {
     "list": "list -o wide; list -o json; list -o yaml; list -o csv; list {hostile}; list --context {hostile};"
     " list -o {hostile}; list --{hostile};"
     " list -l team={hostile}; list --sort-by {hostile}; list --as {hostile}",
-    "version": "version -o json; version {hostile}",
     "completion": "completion bash; completion {hostile}",
     "get": "get evil; get evil -o yaml; get {hostile}; --kubeconfig {missing} get evil",
     "why": "why evil; why {hostile}",
     "diagnose": "diagnose evil; diagnose fails -o json; diagnose {hostile}",
     "wait": "wait {hostile}; wait evil --timeout {hostile}",
     "describe": "describe node gpu-node-1; describe node {hostile}; describe {hostile}",
-    "label": "label node {hostile} ack.node.gpu.schedule=topology --yes;"
-    " label node gpu-node-1 ack.node.gpu.schedule={hostile} --yes",
     "events": "events evil; events {hostile}",
     "logs": "logs running; logs {hostile}; logs running -c {hostile}; logs running --since {hostile}",
     "compare": "compare {folder} {hostile}; compare {folder} {missing};"

@@ -171,8 +171,8 @@ async def test_a_forbidden_action_is_dimmed_and_explains_itself_when_pressed(tmp
     async with console_on(tmp_path, prepare=refuse_deleting, **some_objects()) as play:
         await play.press("j")
         bar = play.console.screen.query_one(KeyBar)
-        await play.until(lambda: "jobs.delete" in bar.refused)
-        assert set(bar.refused) == {"jobs.delete"}
+        await play.until(lambda: "row.delete" in bar.refused)
+        assert set(bar.refused) == {"row.delete"}
         await play.press("ctrl+d", shows=JobsView)
         assert 'User "li" may not delete pytorchjobs in namespace "default".' in play.text
         assert play.cluster.asked(ONE_JOB, method="DELETE") == []

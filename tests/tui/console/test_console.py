@@ -175,7 +175,7 @@ async def test_problems_in_user_files_are_listed_in_one_view_at_start(tmp_path: 
     problems = ("config.yaml, line 1, theme: no", "config.yaml, line 4, loss: no")
     options: dict[str, Any] = {"config_folder": tmp_path, "config_problems": problems, "kept_theme": "gone"}
     async with console_on(tmp_path, **options, **some_objects()) as play:
-        words = (*problems, "jobs.lgos", "j means table.down and jobs.why", "There is no theme gone.")
+        words = (*problems, "jobs.lgos", "j means table.down and row.why", "There is no theme gone.")
         await play.until(lambda: all(each in " ".join(play.text.split()) for each in words))
         await play.press("escape")
         assert isinstance(play.console.screen, JobsView) and not play.console._notifications

@@ -189,11 +189,11 @@ async def test_unread_nodes_and_jobs_are_not_counted_as_zero(make: Callable[[], 
 
 
 _OF_JOBS = {
-    on.keys.split(",")[-1]: action.name
+    on.keys.split(",")[0]: action.name
     for action in ACTIONS
     if action.acts_on_job
     for on in action.on
-    if on.view == "jobs" and on.keys not in ("enter,d", "l", "T")
+    if on.view in ("jobs", "row") and on.keys not in ("enter,d", "l", "T")
 }
 """Keys of jobs that mean nothing else among the nodes, and what they ask for."""
 

@@ -328,8 +328,8 @@ def test_without_a_keys_file_the_default_keys_apply(tmp_path: Path) -> None:
     ],
 )
 def test_key_names_are_accepted_in_common_spellings(tmp_path: Path, written: str, named: str) -> None:
-    keymap, problems = read(tmp_path, f"jobs.logs: {written}\n")
-    assert keymap == {"jobs.logs": named}
+    keymap, problems = read(tmp_path, f"row.logs: {written}\n")
+    assert keymap == {"row.logs": named}
     assert problems == ""
 
 
@@ -337,13 +337,17 @@ def test_key_names_are_accepted_in_common_spellings(tmp_path: Path, written: str
     ("text", "problem"),
     [
         ("jobs.lgos: L", "/keys.yaml, line 1: unknown key id 'jobs.lgos'; gpuconsole info --keys"),
-        ("\njobs.logs: {a: b}", "line 2: jobs.logs wants a key or a list of keys"),
-        ("jobs.logs: alt+l", "'alt+l' is not a key that every terminal sends"),
-        ("jobs.logs: wombat", "'wombat' is not a key that every terminal sends"),
-        ("jobs.logs: ''", "jobs.logs wants a key"),
+        ("\nrow.logs: {a: b}", "line 2: row.logs wants a key or a list of keys"),
+        ("row.logs: alt+l", "'alt+l' is not a key that every terminal sends"),
+        ("row.logs: wombat", "'wombat' is not a key that every terminal sends"),
+        ("row.logs: ''", "row.logs wants a key"),
         ("prompt.submit: x", "prompt.submit cannot be 'x', which is typed as text there"),
+        ("jobs.logs: L", "unknown key id 'jobs.logs'; use row.logs"),
+        ("text.page_up: b", "unknown key id 'text.page_up'; use scroll.page_up"),
+        ("pods.sort_name: b", "unknown key id 'pods.sort_name'; use table.sort_name"),
+        ("nodes.sort_free: b", "unknown key id 'nodes.sort_free'; use table.sort"),
         ("[1, 2]", "ids and keys are expected"),
-        ("jobs.logs: [", "line 1:"),
+        ("row.logs: [", "line 1:"),
     ],
 )
 def test_an_invalid_key_binding_is_reported_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -353,24 +357,24 @@ def test_an_invalid_key_binding_is_reported_with_its_line(tmp_path: Path, text: 
 
 
 def test_an_unknown_key_id_does_not_discard_the_other_bindings(tmp_path: Path) -> None:
-    keymap, problems = read(tmp_path, "jobs.logs: L\nnothing.at_all: x\njobs.curves: f3\n")
-    assert keymap == {"jobs.logs": "L", "jobs.curves": "f3"}
+    keymap, problems = read(tmp_path, "row.logs: L\nnothing.at_all: x\nrow.curves: f3\n")
+    assert keymap == {"row.logs": "L", "row.curves": "f3"}
     assert problems.count("\n") == 0
 
 
 def test_a_key_bound_to_two_actions_in_one_view_is_reported(tmp_path: Path) -> None:
-    _, problems = read(tmp_path, "jobs.logs: n\n")
-    assert "Jobs: n means jobs.logs and jobs.new" in problems
+    _, problems = read(tmp_path, "row.logs: n\n")
+    assert "Jobs: n means jobs.new and row.logs" in problems
 
 
 def test_a_key_shadowed_by_the_focused_widget_is_reported() -> None:
     for keymap, words in [
-        ({"jobs.logs": "j"}, "Jobs: j means table.down and jobs.logs; the first is done."),
-        ({"table.mark": "l"}, "Jobs: l means table.mark and jobs.logs; the first is done."),
-        ({"logs.ranks": "j"}, "Logs: j means log.down and logs.ranks; the first is done."),
+        ({"row.logs": "j"}, "Jobs: j means table.down and row.logs; the first is done."),
+        ({"table.mark": "l"}, "Jobs: l means table.mark and row.logs; the first is done."),
+        ({"logs.ranks": "j"}, "Logs: j means scroll.down and logs.ranks; the first is done."),
         ({"log.mark": "r"}, "Logs: r means log.mark and logs.ranks; the first is done."),
         ({"chart.left": "j"}, "Curves: j means chart.left and curves.next; the first is done."),
-        ({"strip.left": "W"}, "Beside the jobs: W means strip.left and jobs.why; the first is done."),
+        ({"strip.left": "W"}, "Beside the jobs: W means strip.left and row.why; the first is done."),
     ]:
         assert words in clashes(keymap, TABLE)
 
@@ -393,7 +397,7 @@ def test_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f"jobs.logs: {text}".encode()))
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f"row.logs: {text}".encode()))
 def test_any_bytes_are_parsed_or_rejected(raw: bytes) -> None:
     import tempfile
 

@@ -102,12 +102,12 @@ def plugin(**fields: object) -> str:
         (plugin(inputs=[]), "line 1, mine: inputs is not supported; let the program ask."),
         (plugin(shortCut="Alt-L"), "line 1, mine: shortCut: 'Alt-L' is not a key that every terminal sends"),
         (plugin(shortCut=["a"]), "line 1, mine: shortCut: a text is expected."),
-        (plugin(shortCut="b"), "line 1, mine: b is jobs.clone in jobs, so it is not bound there."),
+        (plugin(shortCut="b"), "line 1, mine: b is row.clone in jobs, so it is not bound there."),
         (plugin(shortCut="j", override=True), "line 1, mine: j is table.down in jobs, so it is not bound"),
         (plugin(shortCut="/", override=True), "line 1, mine: / is app.filter in jobs, so it is not bound"),
         (plugin(shortCut="w", scopes=["logs"]), "line 1, mine: w is log.wrap in logs, so it is not bound"),
-        (plugin(shortCut="b", scopes=["logs"]), "line 1, mine: b is jobs.clone in logs, so it is not bound"),
-        (plugin(shortCut="y", scopes=["all"]), "line 1, mine: y is jobs.yaml in jobs, "),
+        (plugin(shortCut="b", scopes=["logs"]), "line 1, mine: b is row.clone in logs, so it is not bound"),
+        (plugin(shortCut="y", scopes=["all"]), "line 1, mine: y is row.yaml in jobs, "),
         (plugin(scopes=["jbos"]), "line 1, mine: unknown scope jbos; did you mean jobs?"),
         (plugin(scopes="jobs"), "line 1, mine: scopes: a list is expected, as [a, b]."),
         (plugin(scopes=[None]), "line 1, mine: scopes: a text is expected."),
@@ -144,9 +144,9 @@ def test_two_plugins_do_not_share_a_key_or_a_name(tmp_path: Path) -> None:
 
 def test_plugin_key_conflicts_are_checked_against_the_users_key_bindings(tmp_path: Path) -> None:
     path = write(tmp_path, plugin(shortCut="b"))
-    assert read_plugins(path, ACTIONS, VIEWS, {"jobs.clone": "f5"}).problems == ()
+    assert read_plugins(path, ACTIONS, VIEWS, {"row.clone": "f5"}).problems == ()
     path = write(tmp_path, plugin(shortCut="F5"))
-    assert "f5 is jobs.clone" in read_plugins(path, ACTIONS, VIEWS, {"jobs.clone": "f5"}).problems[0]
+    assert "f5 is row.clone" in read_plugins(path, ACTIONS, VIEWS, {"row.clone": "f5"}).problems[0]
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])

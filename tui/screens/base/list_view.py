@@ -166,10 +166,6 @@ class ListView(View):
             for row in table.shown_rows
         ]
 
-    def action_sort(self, by: str) -> None:
-        """Sort by a column; again reverses the order."""
-        self.query_one(Table).action_sort(by)
-
 
 def _exported(cell: Cell, column: Column, now_s: float) -> str | int | None:
     if cell.text.strip() in ("", NOTHING):

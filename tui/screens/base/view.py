@@ -54,7 +54,7 @@ class View(Screen[None]):
     """Full-screen view; subclasses fill the body."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    VIEW: ClassVar[ViewDeclaration] = ViewDeclaration("")
+    VIEW: ClassVar[ViewDeclaration] = ViewDeclaration("", focused=())
 
     session: reactive[Session | None] = reactive(None, repaint=False)
     """The connected cluster; None before there is one."""
@@ -106,23 +106,20 @@ class View(Screen[None]):
 
     def on_mount(self) -> None:
         """Bind this user's keys; the keymap is per session, so they are not in `BINDINGS`."""
-        keys = [key for key in (*self.keys, *self.context.everywhere_keys) if key.id != INTERRUPT]
-        withheld = self.context.withheld_keys(self.VIEW)
-        ours = BindingsMap(bindings((*keys, *withheld, *self._job_letters))).key_to_bindings
+        everywhere = remapped(self.context.actions.keys(EVERYWHERE), self.context.keymap)
+        keys = [key for key in (*self._bound_keys, *everywhere) if key.id != INTERRUPT]
+        ours = BindingsMap(bindings(keys)).key_to_bindings
         self._bindings = BindingsMap.from_keys({**self._bindings.key_to_bindings, **ours})
 
     @property
     def keys(self) -> tuple[Key, ...]:
         """Return the keys of this view, without the global ones."""
-        letters = (
-            key for key in self._job_letters if not (self.context.is_read_only and key.changes_cluster)
-        )
-        return (*self.context.view_keys(self.VIEW), *letters)
+        return self.context.permitted(self._bound_keys)
 
     @property
-    def _job_letters(self) -> tuple[Key, ...]:
-        is_about_job = self.VIEW.name != "job" and self.route is not None and self.route.job is not None
-        return self.context.job_letters(self.VIEW) if is_about_job else ()
+    def _bound_keys(self) -> tuple[Key, ...]:
+        is_about_job = self.route is not None and self.route.job is not None
+        return self.context.view_keys(self.VIEW, is_about_job=is_about_job)
 
     @property
     def bar_keys(self) -> tuple[Key, ...]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.runs.store import RunStore
 from tui.settings.keys import (
     EVERYWHERE,
+    ROW,
     TABLE,
     ActionTable,
     Argument,
     Key,
     ViewDeclaration,
-    job_letters,
     remapped,
     unshadowed,
     view_keys,
@@ -64,28 +64,30 @@ class ViewContext:
 
     def keys(self, keys: Sequence[Key]) -> tuple[Key, ...]:
         """Apply the keymap, and remove keys that `--readonly` withholds."""
-        return tuple(
-            key for key in remapped(keys, self.keymap) if not (self.is_read_only and key.changes_cluster)
-        )
+        return self.permitted(remapped(keys, self.keymap))
 
-    def view_keys(self, view: ViewDeclaration) -> tuple[Key, ...]:
-        """Return the keys of a view, without the global ones."""
-        return unshadowed(self.keys(view_keys(view, self.actions)))
+    def permitted(self, keys: Iterable[Key]) -> tuple[Key, ...]:
+        """Remove the keys that `--readonly` withholds; they stay bound, to explain the refusal."""
+        return tuple(key for key in keys if not (self.is_read_only and key.changes_cluster))
 
-    def job_letters(self, view: ViewDeclaration) -> tuple[Key, ...]:
-        """Return the job keys that are free in a view about a job, one per action."""
-        own = (*view_keys(view, self.actions), *view.focused, *TABLE)  # enter is no letter of a job
-        found: dict[str, Key] = {}
-        for key in unshadowed(remapped(job_letters(self.actions), self.keymap), remapped(own, self.keymap)):
-            found.setdefault(key.action, key)
-        return tuple(found.values())
+    def view_keys(self, view: ViewDeclaration, *, is_about_job: bool = False) -> tuple[Key, ...]:
+        """Return the keys of a view, also withheld ones, without the global ones.
 
-    def withheld_keys(self, view: ViewDeclaration) -> tuple[Key, ...]:
-        """Return the keys that `--readonly` withholds; they stay bound, to explain the refusal."""
-        if not self.is_read_only:
-            return ()
-        all_keys = (*view_keys(view, self.actions), *self.actions.keys(EVERYWHERE))
-        return remapped([key for key in all_keys if key.changes_cluster], self.keymap)
+        Args:
+            view: Its own keys come before those that act on the job of a row.
+            is_about_job: The view, such as that of a log, is about one job.
+        """
+        own = unshadowed(remapped(view_keys(view, self.actions), self.keymap))
+        if not (view.has_job_rows or is_about_job):
+            return own
+        # Enter is no letter of a job.
+        focused = view.focused if view.has_job_rows else (*view.focused, *TABLE)
+        taken = (*own, *remapped(focused, self.keymap))
+        of_job = unshadowed(remapped(self.actions.keys(ROW), self.keymap), taken)
+        if not view.has_job_rows:
+            return (*own, *(replace(key, footer="") for key in of_job))
+        order = [key.id for key in (*self.actions.keys(view.name, ROW), *view.keys)]
+        return tuple(sorted((*own, *of_job), key=lambda key: ("enter" not in key.keys, order.index(key.id))))
 
     @property
     def everywhere_keys(self) -> tuple[Key, ...]:

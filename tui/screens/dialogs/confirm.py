@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
 from k8s.text.sanitize import sanitize_lines
-from tui.settings.keys import CONFIRM, DELETE, DIALOG
+from tui.settings.keys import DELETE, DIALOG, SCROLL
 from tui.text.change_plans import PROPAGATIONS, ChangePlan
 from tui.widgets.bindings import bindings
 from tui.widgets.prompt import LineInput
@@ -28,7 +28,9 @@ class ConfirmScreen(ModalScreen[str]):
 
     CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "Button"
-    BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *CONFIRM))
+    BINDINGS: ClassVar[list[BindingType]] = bindings(
+        (*DIALOG, *(key for key in SCROLL if key.action.startswith("page")))
+    )
 
     def __init__(
         self,
@@ -72,10 +74,9 @@ class ConfirmScreen(ModalScreen[str]):
         event.stop()
         self.dismiss(event.button.id)
 
-    def action_page(self, pages: int) -> None:
+    def action_page(self, pages: float) -> None:
         """Scroll details that do not fit."""
-        pane = self.query_one(ScrollPane)
-        pane.scroll_relative(y=pages * max(1, pane.size.height - 1))
+        self.query_one(ScrollPane).action_page(pages)
 
     def action_escape(self) -> None:
         """Return the answer that changes nothing."""

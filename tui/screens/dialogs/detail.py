@@ -39,7 +39,3 @@ class DetailScreen(ModalScreen[None]):
     def action_close(self) -> None:
         """Go back to the view."""
         self.dismiss(None)
-
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
-        self.query_one(ScrollPane).scroll_relative(y=lines)

@@ -118,10 +118,6 @@ class HelpScreen(ModalScreen[None]):
         """Go back to the view."""
         self.dismiss(None)
 
-    def action_scroll(self, rows: int) -> None:
-        """Scroll by lines."""
-        self.query_one(ScrollPane).scroll_relative(y=rows)
-
 
 def _filters() -> Iterator[Line]:
     yield "Filters, after /", "", "heading"

@@ -6,7 +6,7 @@ free of Textual: the console imports a view when it is first shown.
 
 from __future__ import annotations
 
-from tui.settings.keys import CHART, LOG, TABLE_FOCUSED, Key, ViewDeclaration, sorting_key
+from tui.settings.keys import CHART, LOG, SCROLL, Key, ViewDeclaration
 
 JOB = ViewDeclaration(
     "job",
@@ -17,16 +17,12 @@ JOB = ViewDeclaration(
         Key("job.previous_pane", "shift+tab", "next_pane(-1)", "Previous pane"),
         Key("job.full", "f", "full", "Full screen (toggle)", "full"),
     ),
-    focused=TABLE_FOCUSED,
+    has_job_rows=True,
 )
 USAGE = ViewDeclaration(
     "usage",
     "Usage of a job",
-    keys=(
-        Key("usage.gpu", "enter,d", "gpu", "Details of the rank's GPU", "GPU"),
-        sorting_key("usage", "1", "util", "utilisation", "by utilisation"),
-    ),
-    focused=TABLE_FOCUSED,
+    keys=(Key("usage.gpu", "enter,d", "gpu", "Details of the rank's GPU", "GPU"),),
 )
 LOGS = ViewDeclaration(
     "logs",
@@ -54,7 +50,7 @@ LOGS = ViewDeclaration(
         Key("logs.window_5", "5", "window(5)", "Last 30 minutes"),
         Key("logs.window_6", "6", "window(6)", "Last hour"),
     ),
-    focused=LOG,
+    focused=(*SCROLL, *LOG),
 )
 CURVES = ViewDeclaration(
     "curves",

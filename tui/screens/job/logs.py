@@ -373,7 +373,7 @@ class LogsScreen(View):
             pane.queue = self._logs.open(pane.choice)
             self._show(pane)
             if self._is_from_start:
-                pane.view.action_start()
+                pane.view.action_end(-1)
         self._read()
         self._arrange()
 

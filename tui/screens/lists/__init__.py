@@ -6,7 +6,7 @@ here, free of Textual: the console imports a view when it is first shown.
 
 from __future__ import annotations
 
-from tui.settings.keys import TABLE_FOCUSED, Action, Key, On, ViewDeclaration, sorting_key
+from tui.settings.keys import Action, Key, On, ViewDeclaration
 
 JOBS = ViewDeclaration(
     "jobs",
@@ -20,11 +20,7 @@ JOBS = ViewDeclaration(
         Key("jobs.list_pane", "2", "focus_pane('list')", "Go to the list"),
         Key("jobs.job_pane", "3", "focus_pane('job')", "Go to the job pane"),
         Key("jobs.layout", "z", "layout", "Layout: full, or the list alone"),
-        sorting_key("jobs", "N", "name", "name"),
-        sorting_key("jobs", "A", "age", "age"),
-        sorting_key("jobs", "S", "status", "status"),
     ),
-    focused=TABLE_FOCUSED,
     command=Action(
         "jobs",
         "Jobs: all (old too), NAMESPACE, /FILTER; job NAME: open",
@@ -33,32 +29,24 @@ JOBS = ViewDeclaration(
         argument="filter",
     ),
     next_view="nodes",
+    has_job_rows=True,
 )
 PODS = ViewDeclaration(
     "pods",
     "Pods",
-    keys=(
-        Key("pods.mine", "M", "mine", "Only pods of my jobs (toggle)", "mine"),
-        sorting_key("pods", "1", "restarts", "restarts"),
-        sorting_key("pods", "N", "name", "name"),
-        sorting_key("pods", "A", "age", "age"),
-        sorting_key("pods", "S", "status", "status"),
-    ),
-    focused=TABLE_FOCUSED,
+    keys=(Key("pods.mine", "M", "mine", "Only pods of my jobs (toggle)", "mine"),),
     command=Action(
         "pods", "Pods of my jobs, or of all", "navigate", commands=("pods", "pod", "po"), argument="filter"
     ),
     next_view="jobs",
+    has_job_rows=True,
 )
 NODES = ViewDeclaration(
     "nodes",
     "Nodes",
     keys=(
         Key("nodes.largest_job", "o", "largest_job", "Open the job that holds most of the node", "its job"),
-        sorting_key("nodes", "1", "free", "free GPUs", "by free"),
-        sorting_key("nodes", "N", "name", "name"),
     ),
-    focused=TABLE_FOCUSED,
     command=Action(
         "nodes",
         "Nodes and the holders of their GPUs",
@@ -71,20 +59,12 @@ NODES = ViewDeclaration(
 NODE_GPUS = ViewDeclaration(
     "node_gpus",
     "GPUs of a node",
-    keys=(
-        sorting_key("node_gpus", "A", "since", "holding time"),
-        Key("node_gpus.next_pane", "tab", "next_pane", "GPU usage; again: holders", "GPUs"),
-    ),
-    focused=TABLE_FOCUSED,
+    keys=(Key("node_gpus.next_pane", "tab", "next_pane", "GPU usage; again: holders", "GPUs"),),
+    has_job_rows=True,
 )
 USERS = ViewDeclaration(
     "users",
     "Users",
-    keys=(
-        sorting_key("users", "1", "idle", "idle GPUs", "by idle"),
-        sorting_key("users", "N", "user", "user"),
-    ),
-    focused=TABLE_FOCUSED,
     command=Action(
         "users",
         "Users: GPUs held, requested and idle, by user and job",
@@ -93,6 +73,7 @@ USERS = ViewDeclaration(
         commands=("users", "user", "idle"),
         argument="filter",
     ),
+    has_job_rows=True,
 )
 EVENTS = ViewDeclaration(
     "events",
@@ -103,23 +84,14 @@ EVENTS = ViewDeclaration(
         ),
         Key("events.whole_event", "v", "whole_event", "Show the event in full", "whole"),
         Key("events.warnings", "F", "warnings", "Only warnings (toggle)", "warnings"),
-        sorting_key("events", "A", "age", "age"),
-        sorting_key("events", "N", "about", "involved object"),
-        sorting_key("events", "S", "type", "type"),
     ),
-    focused=TABLE_FOCUSED,
     command=Action("events", "Events", "navigate", commands=("events", "event", "ev"), argument="filter"),
     next_view="volumes",
+    has_job_rows=True,
 )
 VOLUMES = ViewDeclaration(
     "volumes",
     "Volumes",
-    keys=(
-        sorting_key("volumes", "N", "name", "name"),
-        sorting_key("volumes", "A", "age", "age"),
-        sorting_key("volumes", "S", "status", "status"),
-    ),
-    focused=TABLE_FOCUSED,
     command=Action(
         "volumes", "Volume claims", "navigate", commands=("volumes", "pvc", "data"), argument="filter"
     ),
@@ -128,12 +100,6 @@ VOLUMES = ViewDeclaration(
 NAMESPACES = ViewDeclaration(
     "namespaces",
     "Namespaces",
-    keys=(
-        sorting_key("namespaces", "N", "name", "name"),
-        sorting_key("namespaces", "A", "age", "age"),
-        sorting_key("namespaces", "1", "held", "GPUs held", "by GPUs"),
-    ),
-    focused=TABLE_FOCUSED,
     command=Action(
         "ns",
         "Switch to a namespace, or all; alone: list them",
@@ -146,8 +112,6 @@ NAMESPACES = ViewDeclaration(
 CONTEXTS = ViewDeclaration(
     "contexts",
     "Contexts",
-    keys=(sorting_key("contexts", "N", "name", "name"),),
-    focused=TABLE_FOCUSED,
     command=Action(
         "ctx",
         "Switch to a context; alone: list them",
@@ -159,30 +123,18 @@ CONTEXTS = ViewDeclaration(
 NOTICES = ViewDeclaration(
     "notices",
     "Notices",
-    keys=(
-        sorting_key("notices", "A", "time", "time"),
-        sorting_key("notices", "N", "job", "job"),
-        sorting_key("notices", "S", "event", "event"),
-    ),
-    focused=TABLE_FOCUSED,
     command=Action(
         "notices",
         "Notices: jobs that ended, failed, restarted, started, or fell silent",
         "notices",
         commands=("notices", "notifications"),
     ),
+    has_job_rows=True,
 )
 RUNS = ViewDeclaration(
     "runs",
     "Past runs",
-    keys=(
-        Key("runs.compare", "C", "compare_marked", "Compare the marked runs", "compare"),
-        sorting_key("runs", "A", "ended", "end"),
-        sorting_key("runs", "N", "name", "name"),
-        sorting_key("runs", "S", "status", "status"),
-        sorting_key("runs", "1", "loss", "loss", "by loss"),
-    ),
-    focused=TABLE_FOCUSED,
+    keys=(Key("runs.compare", "C", "compare_marked", "Compare the marked runs", "compare"),),
     command=Action(
         "runs", "Past runs, also of jobs that are gone", "runs", commands=("runs", "run"), argument="filter"
     ),
@@ -190,10 +142,6 @@ RUNS = ViewDeclaration(
 COMPARE = ViewDeclaration(
     "compare",
     "Comparison",
-    keys=(
-        sorting_key("compare", "N", "name", "name"),
-        sorting_key("compare", "1", "throughput", "rate", "by rate"),
-    ),
-    focused=TABLE_FOCUSED,
+    has_job_rows=True,
 )
 VIEWS = (JOBS, PODS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES, RUNS, COMPARE)

@@ -19,6 +19,8 @@ from tui.settings.keys import (
     EVERYWHERE,
     JOB_PANE,
     LOG,
+    ROW,
+    SCROLL,
     STRIP,
     ActionTable,
     Key,
@@ -139,13 +141,14 @@ def jobs_on(nodes: Collection[str], snapshot: ClusterSnapshot) -> list[Job]:
 
 _BACK, _LAYOUT = f"{EVERYWHERE}.back", "jobs.layout"
 # The layout key comes before these, so that it is visible even without the job pane.
-_LAYOUT_BEFORE = ("jobs.clone", "jobs.next_view")
+_LAYOUT_BEFORE = (f"{ROW}.clone", "jobs.next_view")
 
 
 def tail_keys(actions: ActionTable) -> tuple[Key, ...]:
     """Return the keys of the log beside the job list."""
     # Letters of the list stay the list's, except ctrl+d, which scrolls.
-    return unshadowed(LOG, [key for key in view_keys(JOBS, actions) if key.id != "jobs.delete"])
+    of_list = (*view_keys(JOBS, actions), *actions.keys(ROW))
+    return unshadowed((*SCROLL, *LOG), [key for key in of_list if key.id != f"{ROW}.delete"])
 
 
 def pane_keys(
@@ -161,7 +164,7 @@ def pane_keys(
     """
     if pane != "nodes":
         return tuple(keys)
-    of_jobs = {f"jobs.{action.name}" for action in actions if action.acts_on_job}
+    of_jobs = {key.id for key in actions.keys(ROW)} | {"jobs.compare"}
     return (*of_nodes, *(key for key in keys if key.id not in of_jobs))
 
 

@@ -7,13 +7,12 @@ so they cannot disagree.
 
 from __future__ import annotations
 
-from tui.settings.keys.action import EVERYWHERE, Action, ActionTable, Argument, On
+from tui.settings.keys.action import EVERYWHERE, ROW, Action, ActionTable, Argument, On
 from tui.settings.keys.actions import EVERYWHERE_ACTIONS, JOB_ACTIONS, OTHER_ACTIONS
 from tui.settings.keys.key import Key, KeyTable, UserKeys, remapped, unshadowed
-from tui.settings.keys.view import TABLE_FOCUSED, ViewDeclaration, job_letters, sorting_key, view_keys
+from tui.settings.keys.view import TABLE_FOCUSED, ViewDeclaration, view_keys
 from tui.settings.keys.widget_keys import (
     CHART,
-    CONFIRM,
     DELETE,
     DETAIL,
     DIALOG,
@@ -23,14 +22,15 @@ from tui.settings.keys.widget_keys import (
     LOG,
     NEW_JOB,
     PROMPT,
+    SCROLL,
     STRIP,
     TABLE,
     TEXT,
 )
 
 __all__ = [
-    "CHART", "CONFIRM", "DELETE", "DETAIL", "DIALOG", "EVERYWHERE", "EVERYWHERE_ACTIONS", "HELP",
-    "JOB_ACTIONS", "JOB_COMMANDS", "JOB_PANE", "LOG", "NEW_JOB", "OTHER_ACTIONS", "PROMPT", "STRIP",
+    "CHART", "DELETE", "DETAIL", "DIALOG", "EVERYWHERE", "EVERYWHERE_ACTIONS", "HELP", "JOB_ACTIONS",
+    "JOB_COMMANDS", "JOB_PANE", "LOG", "NEW_JOB", "OTHER_ACTIONS", "PROMPT", "ROW", "SCROLL", "STRIP",
     "TABLE", "TABLE_FOCUSED", "TEXT", "Action", "ActionTable", "Argument", "Key", "KeyTable", "On",
-    "UserKeys", "ViewDeclaration", "job_letters", "remapped", "sorting_key", "unshadowed", "view_keys",
+    "UserKeys", "ViewDeclaration", "remapped", "unshadowed", "view_keys",
 ]  # fmt: skip

@@ -16,6 +16,8 @@ Subject = Literal[
     "runs", "window",
 ]  # fmt: skip
 EVERYWHERE = "app"
+# On a row of a job in any list, in the job's view, and in views about it.
+ROW = "row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class On:
     """The keys of an action in one view."""
 
     view: str
-    """The view's name; `strip` for the node bar; `app` for every view."""
+    """The view's name; `strip` for the node bar; `EVERYWHERE`, or `ROW`."""
     keys: str
     """Textual's key names, separated by commas: `j,down`."""
     help: str = ""
@@ -83,7 +85,7 @@ class ActionTable:
     """All actions, in the order of footer, help and palette."""
 
     actions: tuple[Action, ...] = ()
-    _keys: dict[str, tuple[Key, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _keys: dict[tuple[str, ...], tuple[Key, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Action]:
         return iter(self.actions)
@@ -102,12 +104,12 @@ class ActionTable:
             each for each in self.actions if each.commands and not (is_read_only and each.changes_cluster)
         )
 
-    def keys(self, view: str) -> tuple[Key, ...]:
-        """Return the keys of one view, without the global ones."""
-        if view not in self._keys:
+    def keys(self, *places: str) -> tuple[Key, ...]:
+        """Return the keys of these places, without those of others that work there too."""
+        if places not in self._keys:
             # A plugin may override other keys.
             actions = sorted(self.actions, key=lambda action: action.subject != "plugins")
-            self._keys[view] = tuple(
-                action.key(on) for action in actions for on in action.on if on.view == view
+            self._keys[places] = tuple(
+                action.key(on) for action in actions for on in action.on if on.view in places
             )
-        return self._keys[view]
+        return self._keys[places]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tui.settings.keys.action import ROW
 from tui.settings.keys.actions import JOB_ACTIONS
 from tui.settings.keys.key import remapped
 
-# Commands and their equivalents in the console: an action of the job list, or a `:` command.
+# Commands and their equivalents in the console: an action on a job, or a `:` command.
 _SAME = (
     (r"gpuconsole logs \S+( -(?P<by>[ir]) (?P<whose>\S+))?( -c \S+)? --previous\b", "previous_logs"),
     (r"gpuconsole logs \S+( -(?P<by>[ir]) (?P<whose>\S+))?( -c \S+)?", "logs"),
@@ -29,10 +30,10 @@ def console_advice(text: str, keymap: Mapping[str, str]) -> str:
         text: Advice as printed on the command line.
         keymap: The user's own keys, by id.
     """
-    keys = (action.key(on) for action in JOB_ACTIONS for on in action.on if on.view == "jobs")
+    keys = (action.key(on) for action in JOB_ACTIONS for on in action.on if on.view == ROW)
     shown = {key.id: key.shown for key in remapped(keys, keymap)}
     for command, same in _SAME:
-        key = shown.get(f"jobs.{same}", same)
+        key = shown.get(f"{ROW}.{same}", same)
 
         def said(found: re.Match[str], key: str = key) -> str:
             whose = found.groupdict().get("whose")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tui.settings.keys.action import Action, ActionTable
 from tui.settings.keys.key import Key
@@ -22,29 +22,15 @@ class ViewDeclaration:
     # Handled by the view itself; keys of actions are in the action table.
     keys: tuple[Key, ...] = ()
     # Handled by its focused widget first.
-    focused: tuple[Key, ...] = ()
+    focused: tuple[Key, ...] = TABLE_FOCUSED
     command: Action | None = None
     """Action that opens the view; None if an action on a job or a node does."""
     next_view: str = ""
     """Name of the view that tab opens; empty if tab does something else."""
-
-
-def sorting_key(view: str, keys: str, column: str, what: str, footer: str = "") -> Key:
-    """Return the key that sorts a list by one of its columns."""
-    help_text = f"Sort by {what} (press again to reverse)"
-    return Key(f"{view}.sort_{column}", keys, f"sort('{column}')", help_text, footer)
+    # Its rows stand for jobs, or it is the view of one: the keys of `ROW` work.
+    has_job_rows: bool = False
 
 
 def view_keys(view: ViewDeclaration, actions: ActionTable) -> tuple[Key, ...]:
-    """Return the keys of a view, without those of every view."""
+    """Return a view's own keys, without those of every view and of rows of jobs."""
     return (*actions.keys(view.name), *view.keys)
-
-
-def job_letters(actions: ActionTable) -> tuple[Key, ...]:
-    """Return the keys that act on the job of any view about one, in order of precedence.
-
-    The ids are those of the list of jobs and of the view of one job, so that a letter has one id.
-    """
-    names = {f"{view}.{each.name}" for each in actions if each.acts_on_job for view in ("jobs", "job")}
-    keys = (key for view in ("jobs", "job") for key in actions.keys(view) if key.id in names)
-    return tuple(replace(key, footer="") for key in keys)

@@ -41,15 +41,18 @@ NEW_JOB = (
     Key("new.git_login", "f4", "git_credentials", "User and password for the git repository"),
     Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),
 )
+# In whatever scrolls as a text: a log, a YAML, a dialog.
+SCROLL = (
+    Key("scroll.down", "j,down", "scroll(1)", "Down"),
+    Key("scroll.up", "k,up", "scroll(-1)", "Up"),
+    Key("scroll.page_down", "ctrl+f,pagedown,space", "page(1)", "Page down"),
+    Key("scroll.page_up", "ctrl+b,pageup", "page(-1)", "Page up"),
+    Key("scroll.half_down", "ctrl+d", "page(0.5)", "Half a page down"),
+    Key("scroll.half_up", "ctrl+u", "page(-0.5)", "Half a page up"),
+    Key("scroll.start", "g,home", "end(-1)", "Top; of a log, its oldest line"),
+    Key("scroll.end", "G,end", "end(1)", "Bottom; of a log, its newest line, and follow"),
+)
 TEXT = (
-    Key("text.down", "j,down", "scroll(1)", "Down"),
-    Key("text.up", "k,up", "scroll(-1)", "Up"),
-    Key("text.page_down", "ctrl+f,pagedown,space", "page(1)", "Page down"),
-    Key("text.page_up", "ctrl+b,pageup", "page(-1)", "Page up"),
-    Key("text.half_down", "ctrl+d", "page(0.5)", "Half a page down"),
-    Key("text.half_up", "ctrl+u", "page(-0.5)", "Half a page up"),
-    Key("text.start", "g,home", "end(-1)", "Top"),
-    Key("text.end", "G,end", "end(1)", "Bottom"),
     Key("text.left", "left", "side(-1)", "Left"),
     Key("text.right", "right", "side(1)", "Right"),
     Key("text.next", "n", "match(1)", "Next match", "match"),
@@ -70,20 +73,30 @@ TABLE = (
     Key("table.clear_marks", "U,ctrl+backslash", "clear_marks", "Clear marks"),
     Key("table.next_column", "full_stop,shift+right", "select_column(1)", "Select the next column"),
     Key("table.previous_column", "comma,shift+left", "select_column(-1)", "Select the previous column"),
+    Key(
+        "table.sort_name",
+        "N",
+        "sort_first(('name', 'user', 'about', 'job'))",
+        "Sort by name (press again to reverse)",
+    ),
+    Key(
+        "table.sort_age",
+        "A",
+        "sort_first(('age', 'since', 'time', 'ended'))",
+        "Sort by age (press again to reverse)",
+    ),
+    Key(
+        "table.sort_status",
+        "S",
+        "sort_first(('status', 'type', 'event'))",
+        "Sort by status (press again to reverse)",
+    ),
     Key("table.sort", "O", "sort_selected", "Sort by the selected column (press again to reverse)"),
     Key("table.wide", "ctrl+w", "toggle_wide", "Wide columns (toggle)"),
     Key("table.right", "right", "scroll_columns(1)", "Scroll wide columns right"),
     Key("table.left", "left", "scroll_columns(-1)", "Scroll wide columns left"),
 )
 LOG = (
-    Key("log.down", "j,down", "move(1)", "Down"),
-    Key("log.up", "k,up", "move(-1)", "Up"),
-    Key("log.page_down", "ctrl+f,pagedown,space", "page(1)", "Page down"),
-    Key("log.page_up", "ctrl+b,pageup", "page(-1)", "Page up"),
-    Key("log.half_down", "ctrl+d", "page(0.5)", "Half a page down"),
-    Key("log.half_up", "ctrl+u", "page(-0.5)", "Half a page up"),
-    Key("log.start", "g,home", "start", "Oldest line"),
-    Key("log.end", "G,end", "end", "Newest line, and follow", "follow"),
     Key("log.left", "h,left", "side(-1)", "Left"),
     Key("log.right", "l,right", "side(1)", "Right"),
     Key("log.wrap", "w", "switch('wraps')", "Wrap long lines (toggle)", "wrap"),
@@ -123,21 +136,9 @@ DIALOG = (
     Key("dialog.next", "right,down,l,j", "app.focus_next", "Next button"),
 )
 DELETE = (Key("delete.propagation", "p", "propagation", "Change the propagation policy"),)
-CONFIRM = (
-    Key("confirm.page_down", "pagedown,ctrl+f", "page(1)", "Scroll down"),
-    Key("confirm.page_up", "pageup,ctrl+b", "page(-1)", "Scroll up"),
-)
 JOB_COMMANDS = (
     Key("job_commands.copy", "c,enter", "copy", "Copy the line", "copy"),
     Key("job_commands.close", "escape,q,X", "close", "Close", "close"),
 )
-DETAIL = (
-    Key("detail.close", "escape,q,enter", "close", "Close", "closes"),
-    Key("detail.down", "j,down", "scroll(1)", "Down"),
-    Key("detail.up", "k,up", "scroll(-1)", "Up"),
-)
-HELP = (
-    Key("help.close", "escape,q,question_mark", "close", "Close"),
-    Key("help.down", "j,down", "scroll(1)", "Down"),
-    Key("help.up", "k,up", "scroll(-1)", "Up"),
-)
+DETAIL = (Key("detail.close", "escape,q,enter", "close", "Close", "closes"),)
+HELP = (Key("help.close", "escape,q,question_mark", "close", "Close"),)

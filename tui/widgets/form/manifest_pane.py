@@ -7,30 +7,26 @@ import re
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import TextArea
 
 from k8s.kinds import Manifest
 from tui.draft.manifest_edits import ManifestEdits
-from tui.settings.keys import TEXT
+from tui.settings.keys import SCROLL
 from tui.text.format import plural
+from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import TextAreaField
 from tui.widgets.text_lines import TextLine, TextLines
 
 _NAME = re.compile(r" *(?:- )*([\w./-]+:)(?= |$)")
-_SCROLLS = ("scroll", "page", "end")
 
 
 class YamlView(TextLines):
     """The YAML to be read; long lines continue with a deeper indentation."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.help, show=False, id=key.id)
-        for key in TEXT
-        if key.action.partition("(")[0] in _SCROLLS
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(SCROLL)
 
     def show_text(self, text: str) -> None:
         """Replace the text."""

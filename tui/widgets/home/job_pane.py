@@ -23,7 +23,7 @@ from textual.timer import Timer
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from tui.settings.keys import JOB_PANE, LOG, Key
+from tui.settings.keys import JOB_PANE, LOG, SCROLL, Key
 from tui.terminal.driver import PacedApp
 from tui.text.empty_states import no_lines
 from tui.text.format import Clock, plural, trouble_text
@@ -82,7 +82,7 @@ class JobPane(Container, can_focus=True):
 
     def __init__(
         self,
-        log_keys: Sequence[Key] = LOG,
+        log_keys: Sequence[Key] = (*SCROLL, *LOG),
         is_explained: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
         """Create an empty pane.

@@ -27,7 +27,7 @@ from textual.worker import Worker
 
 from k8s.logs import Item, JobLogs, LineQueue, LogLine, LogSelection, Mark, Marker, Target
 from k8s.text.sanitize import file_name
-from tui.settings.keys import LOG, Key
+from tui.settings.keys import LOG, SCROLL, Key
 from tui.settings.log_file import save_log
 from tui.text.cells import wrapped
 from tui.text.format import count, plural
@@ -54,7 +54,7 @@ class LogView(Widget, can_focus=True):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"log-view--{part}" for part in PARTS}
-    BINDINGS: ClassVar[list[BindingType]] = bindings(LOG)
+    BINDINGS: ClassVar[list[BindingType]] = bindings((*SCROLL, *LOG))
 
     wraps: reactive[bool] = reactive(False)
     shows_times: reactive[bool] = reactive(True)
@@ -98,7 +98,7 @@ class LogView(Widget, can_focus=True):
         *,
         name_of: Callable[[LogLine], str] | None = None,
         max_items: int = MAX_ITEMS,
-        keys: Sequence[Key] = LOG,
+        keys: Sequence[Key] = (*SCROLL, *LOG),
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
@@ -294,7 +294,7 @@ class LogView(Widget, can_focus=True):
         self.refresh()
         self._update_position()
 
-    def action_move(self, rows: int) -> None:
+    def action_scroll(self, rows: int) -> None:
         """Scroll by rows; up stops following, down at the end resumes it."""
         self._go(self._view.top + rows, is_up=rows < 0)
 
@@ -303,13 +303,11 @@ class LogView(Widget, can_focus=True):
         rows = max(1, int((self.content_size.height - 1) * abs(pages)))
         self._go(self._view.top + (rows if pages > 0 else -rows), is_up=pages < 0)
 
-    def action_start(self) -> None:
-        """Scroll to the oldest line."""
-        self._go(0, is_up=True)
-
-    def action_end(self) -> None:
-        """Scroll to the newest line and follow."""
-        if self.is_paged and self.has_more:
+    def action_end(self, way: int) -> None:
+        """Scroll to the oldest line, or to the newest one and follow."""
+        if way < 0:
+            self._go(0, is_up=True)
+        elif self.is_paged and self.has_more:
             self.post_message(self.NewestWanted(self))
         else:
             self._go(math.inf, is_up=False)
@@ -361,7 +359,7 @@ class LogView(Widget, can_focus=True):
             self.lines.clear()
         self._is_cleared = not self._is_cleared
         self.empty = "Cleared; C brings it back." if self._is_cleared else "No lines yet."
-        self.action_end()
+        self.action_end(1)
 
     def action_mark(self) -> None:
         """Append a mark after the newest line."""
@@ -383,12 +381,12 @@ class LogView(Widget, can_focus=True):
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll up."""
         event.stop()
-        self.action_move(-WHEEL_LINES)
+        self.action_scroll(-WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""
         event.stop()
-        self.action_move(WHEEL_LINES)
+        self.action_scroll(WHEEL_LINES)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Render rows, with a single lookup of the base style."""

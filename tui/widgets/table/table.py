@@ -349,6 +349,11 @@ class Table(Widget, can_focus=True):
             self._write_header(selected="")
             self.order = (column, was == column and not is_reversed)
 
+    def action_sort_first(self, columns: Sequence[str]) -> None:
+        """Sort by the first of these columns that the table has."""
+        known = {each.key for each in self.columns}
+        self.action_sort(next((each for each in columns if each in known), None))
+
     def action_toggle_wide(self) -> None:
         """Toggle natural column widths."""
         self.is_wide = not self.is_wide
