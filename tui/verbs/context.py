@@ -82,11 +82,15 @@ async def find_namespace(console: BaseConsole, name: str) -> tuple[bool | None, 
     return exists, known
 
 
-def switch_namespace(console: BaseConsole, request: ActionRequest) -> None:
-    """Show the jobs of the selected namespace."""
-    from tui.screens.lists.contexts import ALL_KEY
+def switch(console: BaseConsole, request: ActionRequest) -> None:
+    """Switch to the cluster of the selected context, or show the jobs of the selected namespace."""
+    from tui.screens.lists.contexts import ALL_KEY, ContextsView
 
-    if request.selected:
+    if not request.selected:
+        return
+    if isinstance(console.views.current, ContextsView):
+        console.begin(_switch_context, request.selected, group="context", exclusive=True)
+    else:
         show_namespace(console, ALL if request.selected == ALL_KEY else request.selected)
         console.post_message(ActionRequest("jobs"))
 
@@ -118,12 +122,6 @@ def ctx(console: BaseConsole, request: ActionRequest) -> None:
         return
     read = partial(read_kubeconfig, console.options.kubeconfig)
     console.views.show(Route("ctx"), ContextsView(read))
-
-
-def switch_context(console: BaseConsole, request: ActionRequest) -> None:
-    """Switch to the cluster of the selected context."""
-    if request.selected:
-        console.begin(_switch_context, request.selected, group="context", exclusive=True)
 
 
 async def _switch_context(console: BaseConsole, name: str) -> None:
@@ -207,6 +205,5 @@ FUNCTIONS: Functions = {
     "ctx": ctx,
     "ns": ns,
     "refresh": refresh,
-    "switch_context": switch_context,
-    "switch_namespace": switch_namespace,
+    "switch": switch,
 }

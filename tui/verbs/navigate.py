@@ -104,7 +104,7 @@ def pods(console: BaseConsole, request: ActionRequest) -> None:
 
 def usage(console: BaseConsole, request: ActionRequest) -> None:
     """Show the GPU usage of each rank of a job, and the usage of its pods."""
-    from tui.screens.job.usage import UsageView
+    from tui.screens.lists.gpus import UsageView
 
     if target := console.target_job(request):
         console.views.show(Route("usage", job=target[1]), UsageView(target[1]))
@@ -134,7 +134,7 @@ def next_view(console: BaseConsole, request: ActionRequest) -> None:
 
 def node_gpus(console: BaseConsole, request: ActionRequest) -> None:
     """Show the holders of a node's GPUs."""
-    from tui.screens.lists.node_gpus import NodeGpusView
+    from tui.screens.lists.gpus import NodeGpusView
 
     if node := request.argument or request.selected:
         console.views.show(Route("node_gpus", node), NodeGpusView(node))

@@ -10,7 +10,6 @@ from k8s.text.sanitize import sanitize
 from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.screens.lists import NODE_GPUS
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -71,8 +70,10 @@ async def _gpu_schedule(console: BaseConsole, client: Client, node: str, value: 
 
 
 def _node_name(console: BaseConsole, request: ActionRequest) -> str:
+    from tui.screens.lists.gpus import GpusView
+
     view = console.views.current
-    shown = view.route.argument if view is not None and view.route and view.VIEW is NODE_GPUS else ""
+    shown = view.node_name if isinstance(view, GpusView) else ""
     return request.argument or request.selected or shown
 
 

@@ -50,8 +50,8 @@ from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.lists.gpus import NodeGpusView
 from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
 from tui.settings.options import ConsoleOptions
@@ -221,7 +221,7 @@ async def hostile_console(tmp_path: Path, text: str, long: str) -> AsyncIterator
             yield play
 
 
-LEFT_OUT = {"quit", "shell", "edit", "contexts.switch_context", "request('shell')"}
+LEFT_OUT = {"quit", "shell", "edit", "namespaces.switch", "request('shell')"}
 """Actions that would end the test, need a real terminal, or leave the cluster's objects behind."""
 MORE_WAYS = (
     ("enter", "W"),

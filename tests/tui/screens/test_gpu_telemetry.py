@@ -38,8 +38,7 @@ from tests.tui.screens.test_jobs import line_of, picture
 from tui.screens.base.telemetry_list import TREND_CELLS, trend
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
-from tui.screens.job.usage import UsageView
-from tui.screens.lists.node_gpus import NodeGpusView
+from tui.screens.lists.gpus import NodeGpusView, UsageView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
 from tui.session.session import Session

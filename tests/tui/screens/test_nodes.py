@@ -19,7 +19,7 @@ from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 from tests.support.playground import console_on
 from tests.support.sample_cluster import lab
 from tests.tui.screens.test_jobs import line_of, picture
-from tui.screens.lists.node_gpus import NodeGpusView
+from tui.screens.lists.gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView, totals
 from tui.tables.nodes import format_taints, node_status
 from tui.text.format import Clock

@@ -106,7 +106,7 @@ except KeyboardInterrupt:
 """
 PLUGIN = {
     "shortCut": "Ctrl-L",
-    "scopes": ["contexts"],
+    "scopes": ["namespaces"],
     "command": sys.executable,
     "args": ["-c", PROGRAM, "$NAME on $CLUSTER"],
 }

@@ -1,4 +1,4 @@
-"""The views of one job: its panes, usage, logs and curves.
+"""The views of one job: its panes, logs and curves.
 
 They show what their feeds publish and ask the app for everything else. Their keys are declared here,
 free of Textual: the console imports a view when it is first shown.
@@ -18,11 +18,6 @@ JOB = ViewDeclaration(
         Key("job.full", "f", "full", "Full screen (toggle)", "full"),
     ),
     has_job_rows=True,
-)
-USAGE = ViewDeclaration(
-    "usage",
-    "Usage of a job",
-    keys=(Key("usage.gpu", "enter,d", "gpu", "Details of the rank's GPU", "GPU"),),
 )
 LOGS = ViewDeclaration(
     "logs",
@@ -62,4 +57,4 @@ CURVES = ViewDeclaration(
     ),
     focused=CHART,
 )
-VIEWS = (JOB, USAGE, LOGS, CURVES)
+VIEWS = (JOB, LOGS, CURVES)

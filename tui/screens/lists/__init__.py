@@ -56,10 +56,13 @@ NODES = ViewDeclaration(
     ),
     next_view="events",
 )
-NODE_GPUS = ViewDeclaration(
-    "node_gpus",
-    "GPUs of a node",
-    keys=(Key("node_gpus.next_pane", "tab", "next_pane", "GPU usage; again: holders", "GPUs"),),
+GPUS = ViewDeclaration(
+    "gpus",
+    "GPUs of a node or a job",
+    keys=(
+        Key("gpus.open", "enter,d", "open", "Open the holder's job, or show the GPU's readings", "open"),
+        Key("gpus.next_pane", "tab", "next_pane", "Readings of the node's GPUs; again: holders", "GPUs"),
+    ),
     has_job_rows=True,
 )
 USERS = ViewDeclaration(
@@ -99,7 +102,7 @@ VOLUMES = ViewDeclaration(
 )
 NAMESPACES = ViewDeclaration(
     "namespaces",
-    "Namespaces",
+    "Namespaces and contexts",
     command=Action(
         "ns",
         "Switch to a namespace, or all; alone: list them",
@@ -108,17 +111,6 @@ NAMESPACES = ViewDeclaration(
         argument="namespace",
     ),
     next_view="jobs",
-)
-CONTEXTS = ViewDeclaration(
-    "contexts",
-    "Contexts",
-    command=Action(
-        "ctx",
-        "Switch to a context; alone: list them",
-        "context",
-        commands=("ctx", "context", "contexts"),
-        argument="context",
-    ),
 )
 NOTICES = ViewDeclaration(
     "notices",
@@ -144,4 +136,4 @@ COMPARE = ViewDeclaration(
     "Comparison",
     has_job_rows=True,
 )
-VIEWS = (JOBS, PODS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES, RUNS, COMPARE)
+VIEWS = (JOBS, PODS, NODES, GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, NOTICES, RUNS, COMPARE)

@@ -17,7 +17,7 @@ from k8s.text.errors import NoCluster
 from k8s.text.sanitize import sanitize
 from tui.screens.base.feed_view import FeedView
 from tui.screens.base.list_view import ListView
-from tui.screens.lists import CONTEXTS, NAMESPACES
+from tui.screens.lists import NAMESPACES
 from tui.session.list_feed import ListFeed
 from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row, amount_cell
@@ -39,8 +39,8 @@ COLUMNS = (
 class ContextsView(ListView):
     """List of contexts; read from files, so it needs no cluster."""
 
-    VIEW: ClassVar[ViewDeclaration] = CONTEXTS
-    ON_ENTER: ClassVar[str] = "switch_context"
+    VIEW: ClassVar[ViewDeclaration] = NAMESPACES
+    ON_ENTER: ClassVar[str] = "switch"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
 
     def __init__(self, read: Callable[[], Kubeconfig]) -> None:
@@ -118,7 +118,7 @@ class NamespacesView(FeedView):
     """List of namespaces: all, then recent ones, then the rest."""
 
     VIEW: ClassVar[ViewDeclaration] = NAMESPACES
-    ON_ENTER: ClassVar[str] = "switch_namespace"
+    ON_ENTER: ClassVar[str] = "switch"
     COLUMNS: ClassVar[tuple[Column, ...]] = NAMESPACE_COLUMNS
     NOUN: ClassVar[str] = "namespaces"
     ORDER: ClassVar[tuple[str, bool] | None] = None

@@ -10,7 +10,7 @@ REMOVED: Mapping[str, str] = {
     "nodes.z": "The list of nodes has no preview any more: enter shows the node and who holds its GPUs.",
     **{
         f"{view}.1": "1 is gone: . and , select a column, and O sorts by it."
-        for view in ("pods", "nodes", "users", "namespaces", "runs", "compare", "usage")
+        for view in ("pods", "nodes", "users", "namespaces", "runs", "compare", "gpus")
     },
     ":bundle": "Use gpuconsole info --json, and W, T and l on the job.",
 }

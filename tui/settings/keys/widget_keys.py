@@ -76,7 +76,7 @@ TABLE = (
     Key(
         "table.sort_name",
         "N",
-        "sort_first(('name', 'user', 'about', 'job'))",
+        "sort_first(('name', 'user', 'about', 'job', 'instance'))",
         "Sort by name (press again to reverse)",
     ),
     Key(
