@@ -12,6 +12,7 @@ from typing import Any
 
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.job_spec import JobSpec
+from k8s.kinds.job_spec.field_types import request_and_limit
 from k8s.kinds.pod_code import GIT_PREFIX, strip_credentials
 from k8s.kinds.pod_labels import ARENA_UID, arena_uid
 from k8s.models.resources import DEPLOYMENTS, SERVICES, Resource
@@ -60,8 +61,8 @@ def _values(type_: str, spec: JobSpec) -> dict[str, Any]:
         "trainingType": type_,
         "image": spec.image,
         "gpuCount": spec.gpus,
-        "cpu": spec.cpu,
-        "memory": spec.memory,
+        "cpu": request_and_limit(spec.cpu)[1],
+        "memory": request_and_limit(spec.memory)[1],
         "envs": env,
         "workingDir": spec.working_dir,
         "workers": spec.workers,

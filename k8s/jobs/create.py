@@ -339,7 +339,7 @@ def _field_of(path: str, sentence: str) -> str:
         if path.endswith(ending):
             return name
     if path.endswith(".resources.requests") and (limit := _LIMIT.search(sentence)):
-        return f"{limit[1]}_request"
+        return limit[1]
     if ".resources." in path:
         return "gpus"
     if ".env" in path:

@@ -120,7 +120,7 @@ def why_not_scaled(job: Job, obj: Manifest, replicas: int) -> str:
         return why
     size = size_of(kind, obj)
     if size is None:
-        return "It is not elastic: submit it with --elastic-min and --elastic-max."
+        return "It is not elastic: submit it with --elastic MIN-MAX."
     if (size.least is not None and replicas < size.least) or (size.most is not None and replicas > size.most):
         return f"It is elastic from {_or_any(size.least)} to {_or_any(size.most)} replicas."
     return f"It already has {replicas} replicas." if replicas == size.replicas else ""

@@ -74,8 +74,7 @@ class BatchJob(CreatableKind):
         "slots": _NO_MPI,
         "launcher_policy": _NO_MPI,
         "mounts_on_launcher": _NO_MPI,
-        "elastic_min": _NOT_ELASTIC,
-        "elastic_max": _NOT_ELASTIC,
+        "elastic": _NOT_ELASTIC,
         "gpu_topology": "Alibaba Cloud's scheduler supports GPU topology for MPI jobs only.",
     }
     restart_policies = ("OnFailure", "Never")

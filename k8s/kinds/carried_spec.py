@@ -131,7 +131,7 @@ def _decoded(text: object, obj: Manifest) -> JobSpec:
     try:
         given = json.loads(text)
         if unknown := sorted(set(given) - set(JOB_FIELDS)):
-            raise NoSpec(f"a newer gpuconsole made it, with {', '.join(unknown)[:200]}")
+            raise NoSpec(f"another version of gpuconsole made it, with {', '.join(unknown)[:200]}")
         env = given.get("env") or {}
         given |= {"env": {**env, **_values(obj, [name for name, value in env.items() if value is None])}}
         spec: JobSpec = msgspec.convert(given, JobSpec)

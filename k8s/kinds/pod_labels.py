@@ -99,7 +99,7 @@ def _our_annotations(spec: JobSpec) -> dict[str, str]:
 def _scheduler_labels(spec: JobSpec, app: str) -> dict[str, str]:
     found: dict[str, str] = {}
     if spec.gang:
-        fewest = spec.workers if spec.elastic_min is None else spec.elastic_min
+        fewest = spec.workers if spec.elastic is None else spec.elastic[0]
         found |= {POD_GROUP: f"{app}-{spec.name}", POD_GROUP_SIZE: str(fewest)}
     if spec.gpu_topology:
         found |= {GPU_TOPOLOGY: spec.name, GPU_TOPOLOGY_REPLICAS: str(spec.workers)}

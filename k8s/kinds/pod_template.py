@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from k8s.kinds.base import Manifest
+from k8s.kinds.job_spec.field_types import request_and_limit
 from k8s.kinds.pod_code import add_code, own_environment
 from k8s.kinds.pod_labels import ArenaChart, pod_metadata
 from k8s.models.resources import Resource
@@ -163,7 +164,7 @@ def rendezvous_env(spec: JobSpec, endpoint: str) -> list[Manifest]:
 
 # Resource of pods that are placed by the links between GPUs.
 TOPOLOGY_RESOURCE = "aliyun.com/gpu"
-_RDMA_DEVICE, _CLAIM = "rdma/hca", "devices"
+_RDMA, _CLAIM = "rdma/", "devices"
 _SHARED_MEMORY = "/dev/shm"
 _HOSTNAME = "kubernetes.io/hostname"
 
@@ -210,7 +211,13 @@ def job_object(resource: Resource, metadata: Manifest, body: Manifest) -> Manife
 
 def placed_by_topology(spec: JobSpec) -> JobSpec:
     """Return the spec of pods with GPU topology: as in Arena, without a memory volume."""
-    return replace(spec, gpu_resource=TOPOLOGY_RESOURCE, host_network=True, shared_memory="")
+    namespaces = with_network(spec)
+    return replace(spec, gpu_resource=TOPOLOGY_RESOURCE, host_namespaces=namespaces, shared_memory="")
+
+
+def with_network(spec: JobSpec) -> tuple[str, ...]:
+    """Return the namespaces of the node that the pods use, its network among them."""
+    return tuple(dict.fromkeys((*spec.host_namespaces, "network")))
 
 
 def run_limits(spec: JobSpec) -> Manifest:
@@ -231,12 +238,11 @@ def restarts(spec: JobSpec) -> str:
 def _add_resources(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
     devices = {spec.gpu_resource: str(spec.gpus)} if spec.gpus else {}
     devices |= spec.devices
-    if spec.rdma:
-        devices[_RDMA_DEVICE] = "1"
+    if any(name.startswith(_RDMA) for name in spec.devices):
         # Lets a process pin the memory that RDMA reads.
         container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
-    limits = devices | _given(cpu=spec.cpu, memory=spec.memory)
-    requests = devices | _given(cpu=spec.cpu_request or spec.cpu, memory=spec.memory_request or spec.memory)
+    cpu, memory = request_and_limit(spec.cpu), request_and_limit(spec.memory)
+    requests, limits = (devices | _given(cpu=cpu[part], memory=memory[part]) for part in (0, 1))
     resources: Manifest = {
         **({"limits": limits} if limits else {}),
         **({"requests": requests} if requests else {}),
@@ -283,10 +289,10 @@ def _add_placement(pod: Manifest, spec: JobSpec) -> None:
         "nodeSelector": dict(spec.node_selector),
         "affinity": _excluding_nodes(spec.excluded_nodes) if spec.excluded_nodes else None,
         "tolerations": [_toleration(each) for each in spec.tolerations],
-        "hostNetwork": spec.host_network,
-        "dnsPolicy": "ClusterFirstWithHostNet" if spec.host_network else "",
-        "hostIPC": spec.host_ipc,
-        "hostPID": spec.host_pid,
+        "hostNetwork": "network" in spec.host_namespaces,
+        "dnsPolicy": "ClusterFirstWithHostNet" if "network" in spec.host_namespaces else "",
+        "hostIPC": "ipc" in spec.host_namespaces,
+        "hostPID": "pid" in spec.host_namespaces,
         "securityContext": None if spec.run_as_user is None else {"runAsUser": spec.run_as_user},
         "imagePullSecrets": [{"name": name} for name in spec.pull_secrets],
     }

@@ -44,23 +44,21 @@ def spec_of_pods(kind: CreatableKind, obj: Manifest) -> JobSpec:
         gang=bool(policy.get("minAvailable") or nested(last.template, "metadata", "labels").get(POD_GROUP)),
         workers=max(1, len(pods)),
         processes=max(1, len(last.ranks)),
-        elastic_min=job.min_instances,
+        elastic=None if job.min_instances is None else (job.min_instances, max(1, len(pods))),
         image=text_of(first.get("image")),
         worker_image=text_of(main.get("image")),
         command=tuple(str(word) for key in ("command", "args") for word in first.get(key) or ()),
         gpus=max(_amount(_container(kind, each), resource) for each in job.replicas),
         gpu_resource=resource,
-        cpu=str(limits.get("cpu") or ""),
-        memory=str(limits.get("memory") or ""),
-        cpu_request=str(requests.get("cpu") or ""),
-        memory_request=str(requests.get("memory") or ""),
+        cpu=_request_and_limit(main, "cpu"),
+        memory=_request_and_limit(main, "memory"),
         mounts=tuple(each for each in mounts if isinstance(each, Mount)),
         host_mounts=tuple(each for each in mounts if isinstance(each, HostMount)),
         env_from=tuple(_sources(first)),
         pull_secrets=tuple(text_of(each.get("name")) for each in pod.get("imagePullSecrets") or ()),
         priority_class=text_of(pod.get("priorityClassName")),
         scheduler=text_of(pod.get("schedulerName")),
-        host_network=pod.get("hostNetwork") is True,
+        host_namespaces=("network",) if pod.get("hostNetwork") is True else (),
     )
 
 
@@ -73,6 +71,13 @@ def _amount(container: Part, resource: str) -> int:
     amounts = {**nested(container, "resources", "requests"), **nested(container, "resources", "limits")}
     text = str(amounts.get(resource, ""))
     return int(text) if text.isdecimal() else 0
+
+
+def _request_and_limit(container: Part, resource: str) -> str:
+    request, limit = (
+        str(nested(container, "resources", part).get(resource) or "") for part in ("requests", "limits")
+    )
+    return f"{request}-{limit}" if request and request != limit else limit
 
 
 def _mounts(container: Part, volumes: Mapping[str, Part]) -> Iterator[Mount | HostMount]:

@@ -192,11 +192,11 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
         arguments = _arguments(job_specs.role_spec(spec, spec.roles[0].name) if spec.roles else spec)
         if arguments is not None:
             body["torchrunConfig"] = _torchrun_config(spec, arguments)
-        if spec.elastic_min is not None:
+        if spec.elastic is not None:
             body["elastic"] = {
                 "enabled": True,
-                "minReplicas": spec.elastic_min,
-                "maxReplicas": spec.elastic_max,
+                "minReplicas": spec.elastic[0],
+                "maxReplicas": spec.elastic[1],
                 "expectedReplicas": spec.workers,
             }
         modes = {"debug": spec.debug, "pause": spec.suspend}

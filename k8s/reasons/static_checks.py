@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.job_spec import JobSpec, role_spec
+from k8s.kinds.job_spec.field_types import request_and_limit
 from k8s.kinds.kubeflow.pytorch_job import MASTER_PORT
 from k8s.kinds.pod_code import strip_credentials
 from k8s.models import quantity
@@ -85,12 +86,13 @@ def _lost_event_files(spec: JobSpec) -> Iterator[Cause]:
 
 
 def _requests_over_limits(spec: JobSpec) -> Iterator[Cause]:
-    pairs = (("cpu_request", "cpu"), ("memory_request", "memory"))
-    requested = [(field, getattr(spec, field), getattr(spec, limit)) for field, limit in pairs]
+    resources = ("cpu", "memory")
+    amounts = [(field, getattr(spec, field)) for field in resources]
     for role in spec.roles:
         of_role = role_spec(spec, role.name)
-        requested += [("roles", getattr(of_role, field), getattr(of_role, limit)) for field, limit in pairs]
-    for field, request, limit in dict.fromkeys(requested):
+        amounts += [("roles", getattr(of_role, field)) for field in resources]
+    for field, amount in dict.fromkeys(amounts):
+        request, limit = request_and_limit(amount)
         try:
             is_over = bool(request and limit) and quantity.parse(request) > quantity.parse(limit)
         except ValueError:
@@ -109,11 +111,11 @@ def _shadowed_mounts(spec: JobSpec) -> Iterator[Cause]:
 
 def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Cause]:
     # With the host network the master's declared port is the node's, so that two masters cannot share one.
-    if spec.host_network and spec.elastic_min is None and kind.resource.kind == "PyTorchJob":
+    if "network" in spec.host_namespaces and spec.elastic is None and kind.resource.kind == "PyTorchJob":
         text = (
             f"would wait for a node with port {MASTER_PORT} free: on the node's network two masters need two"
         )
-        yield warning("host_network", text, "leave it off unless RDMA needs it")
+        yield warning("host_namespaces", text, "leave it off unless RDMA needs it")
 
 
 def _mounted(spec: JobSpec) -> list[str]:

@@ -18,6 +18,7 @@ from uuid import uuid4
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.kinds.pod_code import strip_credentials
 from k8s.text.sanitize import file_name
+from tui.draft.fields import without_replaced
 from tui.settings.private_file import make_private_folder, write_private_file
 
 FOLDER = "contexts"
@@ -213,7 +214,7 @@ def _decode(raw: bytes, path: Path) -> Draft:
     values, saved_s = body["texts"], float(body["saved_s"])
     if not all(isinstance(value, str) for value in values.values()):
         raise ValueError("not texts")
-    return Draft(dict(values), saved_s, path)
+    return Draft(without_replaced(values), saved_s, path)
 
 
 def _set_aside(path: Path) -> str:

@@ -10,7 +10,16 @@ from typing import Any, Literal, NamedTuple
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, Section
-from k8s.kinds.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Quantity, Switch
+from k8s.kinds.job_spec.field_types import (
+    NAMESPACES,
+    Choice,
+    Duration,
+    Number,
+    OptionalNumber,
+    Quantity,
+    Span,
+    Switch,
+)
 from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS, Argument, Trainer
 
 COMMAND = "command"
@@ -26,6 +35,15 @@ IMAGES_FOLDER = "image"
 
 DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 """Arguments of trainers that name a folder of a run, with the folder's own name; they have no field."""
+
+REPLACED: Mapping[str, str] = {
+    **{f"{name}_request": name for name in ("cpu", "memory")},
+    **{f"elastic_{name}": "elastic" for name in ("min", "max")},
+    **{f"host_{name}": "host_namespaces" for name in NAMESPACES},
+    "rdma": "devices",
+}
+"""Fields of the last release, and those that have their values now."""
+
 _MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr", "num-iters")
 
 
@@ -54,7 +72,7 @@ class FormSection(NamedTuple):
     more: tuple[FormField, ...] = ()
 
 
-_SHORT = (Number, OptionalNumber, Quantity, Duration)
+_SHORT = (Number, OptionalNumber, Span, Quantity, Duration)
 _YES_OR_NO = (("false", "no"), ("true", "yes"))
 
 
@@ -307,3 +325,18 @@ def _arguments_without_effect(trainer: str, values: Mapping[str, str]) -> set[st
         name for name, (other, value) in _OF_VALUE.items() if values.get(f"{trainer}.{other}", value) != value
     }
     return {key for name in names if (key := f"{trainer}.{name}") in values}
+
+
+def without_replaced(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a draft, those of replaced fields as values of today's."""
+    found = {key: text for key, text in texts.items() if key not in REPLACED}
+    for name in ("cpu", "memory"):
+        if request := texts.get(f"{name}_request"):
+            found[name] = f"{request}-{texts.get(name, '')}"
+    if bounds := [texts[name] for name in ("elastic_min", "elastic_max") if texts.get(name)]:
+        found["elastic"] = "-".join(bounds)
+    if namespaces := [name for name in NAMESPACES if texts.get(f"host_{name}") == "true"]:
+        found["host_namespaces"] = "\n".join(namespaces)
+    if texts.get("rdma") == "true":
+        found["devices"] = f"{texts.get('devices', '')}\nrdma/hca=1".strip()
+    return found

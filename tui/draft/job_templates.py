@@ -17,6 +17,7 @@ from k8s.kinds.job_spec import JOB_FIELDS
 from k8s.kinds.job_spec.field_types import Pairs, Switch
 from k8s.text.home import read_named_file
 from trainer.catalogue import TRAINERS, find
+from tui.draft.fields import REPLACED
 from tui.draft.job_draft import texts_of
 from tui.draft.manifest_yaml import Loader
 
@@ -117,7 +118,8 @@ def _template(name: str, found: Mapping[Any, Any], *, is_own: bool) -> JobTempla
     trainer, given = found.get("trainer", ""), found.get("arguments") or {}
     known = {*JOB_FIELDS, "kind", "description", "arguments"} - {"user"}
     if unknown := [str(key) for key in found if key not in known]:
-        raise ValueError(f"there is no field {', '.join(unknown)}")
+        instead = ", ".join(dict.fromkeys(REPLACED[key] for key in unknown if key in REPLACED))
+        raise ValueError(f"there is no field {', '.join(unknown)}" + (f"; use {instead}" if instead else ""))
     kind = str(found.get("kind", ""))
     if kind and kind not in (each.title for each in KINDS):
         raise ValueError(f"there is no kind {kind}")

@@ -26,7 +26,7 @@ NOT_MADE: Mapping[str, str] = {
     **dict.fromkeys(
         ("horovod", "horovodjob", "hj"), "Arena's horovodjob is older than its MPIJob: use mpi instead."
     ),
-    **dict.fromkeys(("et", "etjob"), f"An etjob {_ET}: use pytorch with --elastic-min and --elastic-max."),
+    **dict.fromkeys(("et", "etjob"), f"An etjob {_ET}: use pytorch with --elastic."),
     **dict.fromkeys(("deepspeed", "deepspeedjob", "dp"), f"A deepspeedjob {_ET}: use mpi instead."),
     **dict.fromkeys(("spark", "sparkjob"), "Spark jobs are not supported."),
     **dict.fromkeys(

@@ -137,6 +137,34 @@ class OptionalNumber:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Smallest and largest integer, or None."""
+
+    number: Number
+    metavar: str = "MIN-MAX"
+    is_repeated: bool = False
+
+    def parse(self, text: str) -> tuple[int, int] | None:
+        """Return the bounds; None for an empty text."""
+        least, dash, most = text.strip().partition("-")
+        if text.strip() and not dash:
+            raise ValueError("Must be a minimum and a maximum, e.g. 2-8.")
+        return (self.number.parse(least), self.number.parse(most)) if dash else None
+
+    def to_text(self, value: tuple[int, int] | None) -> str:
+        """Return both; empty for None."""
+        return "" if value is None else f"{value[0]}-{value[1]}"
+
+    def problem(self, value: tuple[int, int] | None) -> str:
+        """Check the bounds and their order."""
+        if value is None:
+            return ""
+        if found := next(filter(None, map(self.number.problem, value)), ""):
+            return found
+        return f"The minimum must be at most {value[1]}, the maximum." if value[0] > value[1] else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Quantity(_OneLine):
     """Kubernetes quantity, or empty."""
 
@@ -144,6 +172,8 @@ class Quantity(_OneLine):
     example: str
     least: str = ""
     """Smallest amount; empty for anything above 0."""
+    takes_request: bool = False
+    """True for `REQUEST-LIMIT` too: see `request_and_limit`."""
     metavar: str = "QUANTITY"
     is_repeated: bool = False
 
@@ -151,6 +181,9 @@ class Quantity(_OneLine):
         """Check the syntax and the bounds."""
         if not value:
             return ""
+        if self.takes_request and _BETWEEN.search(value):
+            of_each = dataclasses.replace(self, takes_request=False)
+            return next(filter(None, map(of_each.problem, request_and_limit(value))), "")
         try:
             amount = parse(value)
         except ValueError as error:
@@ -166,6 +199,16 @@ class Quantity(_OneLine):
 
 CORES = Quantity("100k", "4 or 500m")
 BYTES = Quantity("1Ei", "32Gi", least="1Mi")
+POD_CORES = dataclasses.replace(CORES, takes_request=True)
+POD_BYTES = dataclasses.replace(BYTES, takes_request=True)
+# Not the sign of an exponent, nor of a negative number.
+_BETWEEN = re.compile(r"(?<=[^eE])-")
+
+
+def request_and_limit(text: str) -> tuple[str, str]:
+    """Return what a pod requests and its limit: `4-8`; `4-` has no limit, and of `8` both are the same."""
+    request, *limit = _BETWEEN.split(text, 1)
+    return request.strip(), limit[0].strip() if limit else request.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +430,12 @@ ANNOTATIONS = Pairs("NAME=VALUE", _LABEL_NAME, f"annotation name: {_WORD}")
 VARIABLES = Pairs("NAME=VALUE", _ENV_NAME, "variable name: use letters, digits and '_'")
 SECRETS = Parts("SECRET", name_from_text, dns_problem)
 NODES = Parts("NODE", name_from_text, dns_problem)
+NAMESPACES = ("network", "ipc", "pid")
+HOST_NAMESPACES = Parts(
+    "|".join(NAMESPACES),
+    name_from_text,
+    lambda value: "" if value in NAMESPACES else f"{value!r} is not one of {', '.join(NAMESPACES)}.",
+)
 
 PULL_POLICIES = Choice(
     (

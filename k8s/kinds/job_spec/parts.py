@@ -11,9 +11,10 @@ from typing import Any, Self
 
 from k8s.kinds.job_spec.field_types import (
     BYTES,
-    CORES,
     FOLDER,
     IMAGE,
+    POD_BYTES,
+    POD_CORES,
     RESTART_POLICIES,
     Argv,
     FieldType,
@@ -230,10 +231,8 @@ _ROLE_TYPES: dict[str, tuple[str, FieldType]] = {
     "replicas": ("replicas", Number(1, 4096)),
     "image": ("image", IMAGE),
     "gpus": ("gpus", Number(0, 1024)),
-    "cpu": ("cpu", CORES),
-    "memory": ("memory", BYTES),
-    "cpu-request": ("cpu_request", CORES),
-    "memory-request": ("memory_request", BYTES),
+    "cpu": ("cpu", POD_CORES),
+    "memory": ("memory", POD_BYTES),
     "restart": ("restart_policy", RESTART_POLICIES),
     "working-dir": ("working_dir", FOLDER),
     "command": ("command", Argv()),
@@ -253,8 +252,6 @@ class Role:
     gpus: int | None = None
     cpu: str | None = None
     memory: str | None = None
-    cpu_request: str | None = None
-    memory_request: str | None = None
     restart_policy: str | None = None
     working_dir: str | None = None
     command: tuple[str, ...] | None = None

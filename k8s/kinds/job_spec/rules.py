@@ -80,14 +80,10 @@ def _contradictions(spec: JobSpec) -> dict[str, str]:
     names = Counter(claim.name for claim in spec.new_claims)
     if twice := [name for name, times in names.items() if times > 1]:
         found["new_claims"] = f"{twice[0]} is listed twice."
-    if (spec.elastic_min is None) != (spec.elastic_max is None):
-        missing = "elastic_min" if spec.elastic_min is None else "elastic_max"
-        found[missing] = "Required: an elastic job needs both a minimum and a maximum."
-    elif spec.elastic_min is not None and spec.elastic_max is not None:
-        if spec.elastic_min > spec.elastic_max:
-            found["elastic_min"] = f"Must be at most {spec.elastic_max}, the maximum."
-        elif not spec.elastic_min <= spec.workers <= spec.elastic_max:
-            found["workers"] = f"Must be between {spec.elastic_min} and {spec.elastic_max} (elastic)."
+    if spec.elastic is not None:
+        least, most = spec.elastic
+        if least <= most and not least <= spec.workers <= most:
+            found["workers"] = f"Must be between {least} and {most} (elastic)."
     field, sentence = _roles_problem(spec)
     if sentence:
         found[field] = sentence
@@ -111,7 +107,7 @@ def _roles_problem(spec: JobSpec) -> tuple[str, str]:
     names = [role.name for role in spec.roles]
     if twice := [name for name in names if names.count(name) > 1]:
         return "roles", f"{twice[0]} is listed twice."
-    if spec.roles and spec.elastic_min is not None:
+    if spec.roles and spec.elastic is not None:
         return "roles", "An elastic job cannot have roles."
     if spec.worker_image and any(role.name == "worker" and role.image is not None for role in spec.roles):
         return "worker_image", "The role worker also sets an image: remove one of them."

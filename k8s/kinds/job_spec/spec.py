@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from k8s.kinds.job_spec import field_types as types
 from k8s.kinds.job_spec.field_types import (
     BYTES,
-    CORES,
     Argv,
     Duration,
     JobField,
     Number,
     OptionalNumber,
     Parts,
+    Span,
     Switch,
     Text,
     declare,
@@ -127,7 +127,7 @@ class JobSpec:
     )
     devices: Mapping[str, str] = declare(
         {},
-        "Other devices per pod, one resource=amount per line",
+        "Other devices per pod, one resource=amount per line; with rdma/… pods may lock memory",
         types.DEVICES,
         flags="--device",
         placeholder="rdma/hca=1",
@@ -138,17 +138,18 @@ class JobSpec:
         types.OBJECT_NAME,
         placeholder="none",
     )
-    cpu: str = declare("", "CPU limit per pod, e.g. 4 or 500m", CORES, title="CPU", placeholder="no request")
-    memory: str = declare("", "Memory limit per pod, e.g. 32Gi", BYTES, placeholder="no request")
-    cpu_request: str = declare(
+    cpu: str = declare(
         "",
-        "CPUs reserved per pod, if less than the limit",
-        CORES,
-        title="CPU request",
-        placeholder="same as CPU",
+        "CPUs per pod, e.g. 4 or 500m; REQUEST-LIMIT, as in 2-4, to reserve less than the limit",
+        types.POD_CORES,
+        title="CPU",
+        placeholder="no request",
     )
-    memory_request: str = declare(
-        "", "Memory reserved per pod, if less than the limit", BYTES, placeholder="same as Memory"
+    memory: str = declare(
+        "",
+        "Memory per pod, e.g. 32Gi; REQUEST-LIMIT, as in 16Gi-32Gi, to reserve less than the limit",
+        types.POD_BYTES,
+        placeholder="no request",
     )
     shared_memory: str = declare(
         "2Gi",
@@ -156,9 +157,6 @@ class JobSpec:
         BYTES,
         flags="--share-memory",
         placeholder="64 MiB",
-    )
-    rdma: bool = declare(
-        False, "Request one rdma/hca device per pod and permission to lock memory", Switch(), title="RDMA"
     )
     gpu_topology: bool = declare(
         False,
@@ -225,19 +223,11 @@ class JobSpec:
     mounts_on_launcher: bool = declare(
         False, "Also mount the volume claims in the MPI launcher", Switch(), title="Launcher mounts"
     )
-    elastic_min: int | None = declare(
+    elastic: tuple[int, int] | None = declare(
         None,
-        "Minimum number of workers (elastic)",
-        OptionalNumber(Number(1, 4096)),
-        title="Min workers",
-        placeholder="not elastic",
-    )
-    elastic_max: int | None = declare(
-        None,
-        "Maximum number of workers (elastic)",
-        OptionalNumber(Number(1, 4096)),
-        title="Max workers",
-        placeholder="not elastic",
+        "Minimum and maximum number of workers of an elastic job",
+        Span(Number(1, 4096)),
+        placeholder="not elastic, or e.g. 2-8",
     )
     runtime: str = declare(
         "",
@@ -360,12 +350,12 @@ class JobSpec:
         flags="--toleration",
         placeholder="key=value:NoSchedule",
     )
-    host_network: bool = declare(False, "Use the network of the node", Switch(), flags="--hostNetwork")
-    host_ipc: bool = declare(
-        False, "Use the IPC namespace of the node", Switch(), title="Host IPC", flags="--hostIPC"
-    )
-    host_pid: bool = declare(
-        False, "Use the PID namespace of the node", Switch(), title="Host PID", flags="--hostPID"
+    host_namespaces: tuple[str, ...] = declare(
+        (),
+        "Namespaces of the node to use, one of network, ipc and pid per line",
+        types.HOST_NAMESPACES,
+        flags="--host-namespace",
+        placeholder="none",
     )
     run_as_user: int | None = declare(
         None,

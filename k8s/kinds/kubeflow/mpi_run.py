@@ -27,7 +27,7 @@ from k8s.kinds.kubeflow.kubeflow_job import (
 )
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count
 from k8s.kinds.pod_labels import MPI_CHART, job_metadata
-from k8s.kinds.pod_template import PodShape, job_object, pod_template, restarts, variable
+from k8s.kinds.pod_template import PodShape, job_object, pod_template, restarts, variable, with_network
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
@@ -48,8 +48,7 @@ NOT_OF_MPI: Mapping[str, str] = {
     "max_restarts": _NO_TORCHRUN,
     "rdzv_backend": _NO_TORCHRUN,
     "torchrun_options": _NO_TORCHRUN,
-    "elastic_min": _NOT_ELASTIC,
-    "elastic_max": _NOT_ELASTIC,
+    "elastic": _NOT_ELASTIC,
 }
 MPI_ROLES = (LAUNCHER, "worker")
 
@@ -132,13 +131,10 @@ def _launcher(spec: JobSpec) -> JobSpec:
         device_claim="",
         cpu="",
         memory="",
-        cpu_request="",
-        memory_request="",
         gpus=0,
         devices={},
-        rdma=False,
         gpu_topology=False,
-        host_network=spec.host_network or spec.gpu_topology,
+        host_namespaces=with_network(spec) if spec.gpu_topology else spec.host_namespaces,
         mounts=spec.mounts if spec.mounts_on_launcher else (),
     )
     return job_specs.apply_role(job_specs.role_named(spec, LAUNCHER), plain)

@@ -68,13 +68,13 @@ class PyTorchJob(OperatorPods, CreatableKind):
         The master is one of its workers; an elastic job, which may lose any of its pods, has none.
         """
         spec = self.supported(spec)
-        is_elastic = spec.elastic_min is not None
+        fewest = spec.elastic[0] if spec.elastic is not None else spec.workers
         body: Manifest = {
             "nprocPerNode": str(spec.processes),
-            "runPolicy": run_policy_of(spec, spec.clean_pods, spec.elastic_min or spec.workers),
+            "runPolicy": run_policy_of(spec, spec.clean_pods, fewest),
         }
-        if is_elastic:
-            body["elasticPolicy"] = _elastic_policy(spec)
+        if spec.elastic is not None:
+            body["elasticPolicy"] = _elastic_policy(spec, *spec.elastic)
             roles = {"Worker": _role(spec, "worker", spec.workers)}
         else:
             roles = {"Master": _role(spec, "master", 1)}
@@ -193,15 +193,15 @@ def _master_port(role: Manifest) -> int:
 def _role(spec: JobSpec, name: str, replicas: int) -> Manifest:
     of_role = job_specs.role_spec(spec, name)
     # The operator sets these for elastic jobs.
-    env = rendezvous_env(spec, f"{spec.name}-master-0:{MASTER_PORT}") if spec.elastic_min is None else ()
+    env = rendezvous_env(spec, f"{spec.name}-master-0:{MASTER_PORT}") if spec.elastic is None else ()
     template = pod_template(of_role, PYTORCH_SHAPE, env=env, job=spec)
     return {"replicas": replicas, "restartPolicy": restarts(of_role), "template": template}
 
 
-def _elastic_policy(spec: JobSpec) -> Manifest:
+def _elastic_policy(spec: JobSpec, least: int, most: int) -> Manifest:
     found: Manifest = {
-        "minReplicas": spec.elastic_min,
-        "maxReplicas": spec.elastic_max,
+        "minReplicas": least,
+        "maxReplicas": most,
         "rdzvBackend": spec.rdzv_backend or DYNAMIC,
     }
     if spec.max_restarts:

@@ -63,18 +63,17 @@ class TrainJob(CreatableKind):
     operator = "trainer"
     lacks: Mapping[str, str] = {
         **dict.fromkeys(
-            ("pull_policy", "device_claim", "priority_class", "scheduler", "host_network", "host_ipc"),
+            ("pull_policy", "device_claim", "priority_class", "scheduler", "host_namespaces"),
             _OF_RUNTIME,
         ),
-        **dict.fromkeys(("host_pid", "retries", "restart_policy", "clean_pods"), _OF_RUNTIME),
+        **dict.fromkeys(("retries", "restart_policy", "clean_pods"), _OF_RUNTIME),
         **dict.fromkeys(("sync_mode", "sync_source", "sync_branch", "sync_revision"), _NO_FETCHING),
         **dict.fromkeys(("sync_path", "git_secret", "sync_image"), _NO_FETCHING),
         "roles": "All nodes of a TrainJob are alike.",
         "worker_image": "All nodes of a TrainJob have the same image.",
         "launcher_policy": _OF_LAUNCHER,
         "mounts_on_launcher": _OF_LAUNCHER,
-        "elastic_min": _NOT_ELASTIC,
-        "elastic_max": _NOT_ELASTIC,
+        "elastic": _NOT_ELASTIC,
         "gpu_topology": "Alibaba Cloud's scheduler supports GPU topology for MPI jobs only.",
         "kube_queue": "kube-queue does not support TrainJobs; Kueue does.",
         "ttl_s": "A TrainJob is kept until it is deleted.",

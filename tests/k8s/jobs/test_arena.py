@@ -103,7 +103,7 @@ def test_arena_logs_and_attaches_to_the_chief(kind: CreatableKind, workers: int)
 
 def test_arena_finds_no_chief_pod_in_an_elastic_job() -> None:
     """It has no master: `arena logs` lists its pods and wants `-i`."""
-    type_, job, _ = of(PYTORCH, replace(SPEC, elastic_min=1, elastic_max=3))
+    type_, job, _ = of(PYTORCH, replace(SPEC, elastic=(1, 3)))
     found = arena.pods_of(job, type_, pods(PYTORCH, job))
     assert (len(found), arena.chief_of(type_, found)) == (3, None)
 

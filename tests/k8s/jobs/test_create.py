@@ -103,8 +103,8 @@ OVER = 'Invalid value: "2": must be less than or equal to {} limit of 1'
 @pytest.mark.parametrize(
     ("causes", "found"),
     [
-        ({REQUESTS: OVER.format("cpu")}, {"cpu_request": OVER.format("cpu")}),
-        ({REQUESTS: OVER.format("memory")}, {"memory_request": OVER.format("memory")}),
+        ({REQUESTS: OVER.format("cpu")}, {"cpu": OVER.format("cpu")}),
+        ({REQUESTS: OVER.format("memory")}, {"memory": OVER.format("memory")}),
         (
             {"spec.a.image": "no such registry", "spec.b.image": "no tag"},
             {"image": "no such registry; no tag"},

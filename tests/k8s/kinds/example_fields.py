@@ -21,7 +21,6 @@ IN_CODE = {
 }
 """Fields of what comes along with a job: see `test_pod_code` and `test_companions`."""
 _ON_CLAIM: dict[str, Any] = {"mounts": (Mount("workspace", "/workspace"),), "log_dir": "/workspace/logs"}
-_ELASTIC = {"elastic_min": 1, "elastic_max": 4}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "name": {"name": "gpt"},
     "namespace": {"namespace": "speech"},
@@ -32,14 +31,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "workers": {"workers": 3},
     "gpus": {"gpus": 4},
     "gpu_resource": {"gpu_resource": "amd.com/gpu"},
-    "devices": {"devices": {"example.com/fpga": "1"}},
+    "devices": {"devices": {"rdma/hca": "1"}},
     "device_claim": {"device_claim": "gpus-of-one-node"},
-    "cpu": {"cpu": "8"},
-    "memory": {"memory": "64Gi"},
-    "cpu_request": {"cpu_request": "4", "cpu": "8"},
-    "memory_request": {"memory_request": "8Gi", "memory": "16Gi"},
+    "cpu": {"cpu": "4-8"},
+    "memory": {"memory": "8Gi-64Gi"},
     "shared_memory": {"shared_memory": "8Gi"},
-    "rdma": {"rdma": True},
     "gpu_topology": {"gpu_topology": True},
     "command": {"command": ("python", "-m", "other")},
     "roles": {
@@ -48,10 +44,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                 "worker",
                 image="worker:1",
                 gpus=4,
-                cpu="8",
-                memory="32Gi",
-                cpu_request="4",
-                memory_request="16Gi",
+                cpu="4-8",
+                memory="16Gi-32Gi",
                 restart_policy="OnFailure",
                 working_dir="/w",
                 command=("python", "a b.py"),
@@ -68,8 +62,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "slots": {"slots": 8},
     "launcher_policy": {"launcher_policy": "WaitForWorkersReady"},
     "mounts_on_launcher": {"mounts_on_launcher": True, "mounts": (Mount("workspace", "/workspace"),)},
-    "elastic_min": _ELASTIC,
-    "elastic_max": _ELASTIC,
+    "elastic": {"elastic": (1, 4)},
     "runtime": {"runtime": "trainingruntime/mine"},
     "debuggable": {"debuggable": True},
     "debug": {"debug": True},
@@ -88,9 +81,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "node_selector": {"node_selector": {"gpu": "a100"}},
     "excluded_nodes": {"excluded_nodes": ("node-3", "node-7")},
     "tolerations": {"tolerations": (PodToleration("gpu", "yes", "NoSchedule", "Equal"), PodToleration())},
-    "host_network": {"host_network": True},
-    "host_ipc": {"host_ipc": True},
-    "host_pid": {"host_pid": True},
+    "host_namespaces": {"host_namespaces": ("network", "ipc", "pid")},
     "run_as_user": {"run_as_user": 1000},
     "retries": {"retries": 3},
     "restart_policy": {"restart_policy": "OnFailure"},
@@ -107,7 +98,7 @@ OF_KIND: dict[str, dict[str, dict[str, Any]]] = {
     "mpi": {
         "roles": {
             "roles": (
-                Role("launcher", gpus=1, cpu="2", memory="4Gi", cpu_request="1", memory_request="1Gi"),
+                Role("launcher", gpus=1, cpu="1-2", memory="1Gi-4Gi"),
                 Role(
                     "worker",
                     image="worker:1",

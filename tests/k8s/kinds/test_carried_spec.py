@@ -186,7 +186,7 @@ def test_fields_of_a_newer_version_are_named() -> None:
     obj = stored(PYTORCH, BASE)
     obj["metadata"]["annotations"][SPEC_ANNOTATION] = '{"workers":2,"zones":[],"mesh":1}'
     assert clone(obj).why_yaml == (
-        "The form cannot be filled in: a newer gpuconsole made it, with mesh, zones."
+        "The form cannot be filled in: another version of gpuconsole made it, with mesh, zones."
     )
 
 

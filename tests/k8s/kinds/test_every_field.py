@@ -24,8 +24,6 @@ def spec_with(kind: CreatableKind, name: str, *, without: bool = False) -> JobSp
     values = dict(OF_KIND.get(kind.word, {}).get(name) or EXAMPLES[name])
     if without:
         values.pop(name)
-        if name in ("elastic_min", "elastic_max"):
-            values = {}
     return replace(BASE, **values)
 
 
@@ -74,7 +72,7 @@ FULL = replace(
 SPECS = {
     "plain": BASE,
     "full": FULL,
-    "rigid": replace(FULL, elastic_min=None, elastic_max=None),
+    "rigid": replace(FULL, elastic=None),
     "debug": replace(FULL, debug=True),
     "full sources": replace(FULL, env_from=(EnvSource(True, "a"), EnvSource(False, "b"))),
     "topology": replace(BASE, gpu_topology=True),

@@ -22,7 +22,7 @@ T9K, PYTORCH, MPI = T9kPyTorchJob(), PyTorchJob(), MPIJob()
 SPEC = JobSpec(name="bert", image="train:1", command=("python", "train.py"), workers=4, gpus=2)
 THREE = (
     Role("master", 1, image="master:1", gpus=0, cpu="2", command=("python", "master.py")),
-    Role("ps", 2, gpus=0, memory="64Gi", memory_request="32Gi", restart_policy="OnFailure"),
+    Role("ps", 2, gpus=0, memory="32Gi-64Gi", restart_policy="OnFailure"),
     Role("worker", 3, gpus=8, working_dir="/w"),
 )
 
@@ -113,8 +113,7 @@ def test_roles_are_lacking_only_in_job_trainjob_and_mpijob_v1alpha1() -> None:
 FULL = replace(
     BASE,
     workers=3,
-    cpu="8",
-    cpu_request="4",
+    cpu="4-8",
     memory="16Gi",
     mounts=(Mount("data", "/data", "imagenet", True),),
     host_mounts=(HostMount("/nvme", "/cache"),),
@@ -122,7 +121,7 @@ FULL = replace(
     pull_secrets=("registry",),
     priority_class="high",
     scheduler="volcano",
-    host_network=True,
+    host_namespaces=("network",),
     gang=True,
     labels={"team": "vision"},
     user="li",
@@ -130,8 +129,8 @@ FULL = replace(
 )
 SAME = (
     *("name", "namespace", "image", "workers", "gpus", "gpu_resource", "mounts", "host_mounts", "env_from"),
-    *("pull_secrets", "priority_class", "scheduler", "host_network", "gang"),
-    *("cpu", "cpu_request", "memory", "labels", "user", "log_dir", "queue", "suspend"),
+    *("pull_secrets", "priority_class", "scheduler", "host_namespaces", "gang"),
+    *("cpu", "memory", "labels", "user", "log_dir", "queue", "suspend"),
 )
 
 

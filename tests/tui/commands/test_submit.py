@@ -194,7 +194,7 @@ TAKEN_WARNING = (
     "Warning: would be refused: PyTorchJob demo already exists in default;"
     " choose another name, or delete that one first."
 )
-OVER_LIMIT = ("--cpu=1", "--cpu-request=2")
+OVER_LIMIT = ("--cpu=2-1",)
 OVER_LIMIT_WARNING = (
     "Warning: would be refused: the request of 2 is more than the limit of 1; request at most 1."
 )

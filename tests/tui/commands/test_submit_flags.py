@@ -81,6 +81,8 @@ def sample(name: str, field_type: FieldType) -> str:
         "working_dir": "/there",
         "sync_source": "https://git/x",
         "sync_path": "/w/code",
+        "elastic": "1-3",
+        "host_namespaces": "ipc",
     }
     return texts.get(name, "some-name")
 
@@ -89,8 +91,7 @@ NEEDS = {
     "sync_mode": ("--sync-source=x",),
     "sync_source": ("--sync-mode=git",),
     "tensorboard": ("--logdir=/x",),
-    "elastic_min": ("--elastic-max=3", "--workers=3"),
-    "elastic_max": ("--elastic-min=1",),
+    "elastic": ("--workers=3",),
     "sync_path": ("--sync-mode=git", "--sync-source=x", "-d", "c:/w"),
 } | dict.fromkeys(("sync_branch", "sync_revision", "git_secret"), ("--sync-mode=git", "--sync-source=x"))
 FLAGS = [
@@ -182,6 +183,11 @@ def test_a_command_is_one_shell_line_or_words_after_dashes(
 )
 def test_nproc_per_node_accepts_torchruns_auto_gpu_and_cpu(words: tuple[str, ...], processes: int) -> None:
     assert job_of(*SMALL, *words).processes == processes
+
+
+def test_switches_of_arena_add_a_device_and_namespaces_of_the_node() -> None:
+    job = job_of(*SMALL, "--rdma=true", "--hostIPC=true", "--hostNetwork=true", "--hostPID=false")
+    assert (job.devices, job.host_namespaces) == ({"rdma/hca": "1"}, ("ipc", "network"))
 
 
 @pytest.mark.parametrize(
@@ -369,7 +375,7 @@ def test_a_flag_unsupported_by_the_kind_is_rejected_and_hidden_from_its_help() -
 @pytest.mark.parametrize(
     ("kind", "flag", "said"),
     [
-        ("trainjob", "--elastic-min=1", "--elastic-min: The number of nodes of a TrainJob is fixed"),
+        ("trainjob", "--elastic=1-2", "--elastic: The number of nodes of a TrainJob is fixed"),
         ("job", "--restart-policy=ExitCode", "--restart-policy: A Job supports only OnFailure, Never."),
         (
             "pytorch",
@@ -460,7 +466,7 @@ async def test_an_unknown_option_is_reported_without_its_value(
         ("tfjob", "TFJobs can be shown and deleted, but not created"),
         ("tf", "TFJobs can be shown"),
         ("horovod", "use mpi instead"),
-        ("et", "use pytorch with --elastic-min"),
+        ("et", "use pytorch with --elastic."),
         ("sparkjob", "not supported"),
         ("rj", "RayJobs can be shown"),
         ("vj", "Volcano jobs can be shown"),

@@ -41,7 +41,7 @@ SITUATIONS: dict[str, dict[str, Any]] = {
     "own command": {},
     "shell line": {"command": ("bash", "-c", "cd /code\npython train.py\n")},
     "torchrun": {"torchrun": True},
-    "elastic": {"elastic_min": 1, "elastic_max": 4},
+    "elastic": {"elastic": (1, 4)},
     "no GPUs of its own": {"gpus": 0},
     "GPUs of a role": {"gpus": 0, "gpu_resource": "amd.com/gpu", "roles": (Role("worker", gpus=4),)},
     "claim": {"mounts": (Mount("workspace", "/workspace"),), "working_dir": "/workspace"},

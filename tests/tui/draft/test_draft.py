@@ -26,6 +26,7 @@ from tui.draft.draft import (
     recover_draft,
     save_last_image,
 )
+from tui.draft.fields import without_replaced
 
 
 def save_draft(folder: Path, *drafts: dict[str, str]) -> None:
@@ -81,6 +82,25 @@ def test_an_invalid_draft_file_is_renamed_and_reported(tmp_path: Path, raw: byte
         read_draft(tmp_path)
     assert (tmp_path / "new-job-draft.broken-1.json").read_bytes() == raw
     assert read_draft(tmp_path) is None
+
+
+def test_values_of_fields_that_were_joined_are_read_from_an_older_draft() -> None:
+    assert without_replaced({"cpu": "4", "rdma": "false", "host_pid": "false"}) == {"cpu": "4"}
+    joined = {"cpu_request": "2", "memory": "8Gi", "memory_request": "4Gi", "elastic_min": "1"}
+    more = {
+        "elastic_max": "3",
+        "host_network": "true",
+        "host_ipc": "true",
+        "rdma": "true",
+        "devices": "a/b=1",
+    }
+    assert without_replaced({**joined, **more}) == {
+        "cpu": "2-",
+        "memory": "4Gi-8Gi",
+        "elastic": "1-3",
+        "host_namespaces": "network\nipc",
+        "devices": "a/b=1\nrdma/hca=1",
+    }
 
 
 def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:

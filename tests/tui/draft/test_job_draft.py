@@ -314,6 +314,8 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
     "labels": st.sampled_from(["", "team=vision\nexample.com/x="]),
     "node_selector": st.just("gpu=a100"),
     "gpu_resource": st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
+    "elastic": st.sampled_from(["", "2-8"]),
+    "host_namespaces": st.sampled_from(["", "network\nipc"]),
     "roles": st.sampled_from(["", "worker gpus=2 command='a b'", "worker cpu=1 restart=Never"]),
     "new_claims": st.just("data:1Gi\nout:2Ti:fast:RWX"),
     "runtime": st.sampled_from(["", "torch-distributed", "trainingruntime/mine"]),
@@ -345,7 +347,7 @@ def texts_of(name: str) -> st.SearchStrategy[str]:
     return st.from_regex("[a-z]{1,8}", fullmatch=True)
 
 
-PLAIN = [name for name in JOB_FIELDS if name not in ("trainer", "user", "command", "mounts", "elastic_min")]
+PLAIN = [name for name in JOB_FIELDS if name not in ("trainer", "user", "command", "mounts")]
 
 
 @settings(max_examples=60)
@@ -358,7 +360,7 @@ def test_any_form_values_survive_a_round_trip_through_the_spec(values: dict[str,
     assert not {key: text for key, text in result.problems.items() if key not in TOGETHER}
 
 
-TOGETHER = {"sync_source", "sync_mode", "log_dir", "elastic_max", "elastic_min", "workers", "max_restarts"}
+TOGETHER = {"sync_source", "sync_mode", "log_dir", "elastic", "workers", "max_restarts"}
 TOGETHER |= {"host_mounts", "config_files", "roles", "sync_path"}
 """Fields that may be wrong though each alone is right."""
 

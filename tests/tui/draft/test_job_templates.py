@@ -80,6 +80,7 @@ def test_a_template_with_a_trainer_fills_its_arguments(tmp_path: Path) -> None:
         ("- a", "must be a mapping"),
         ("", "must be a mapping"),
         ("wrokers: 2", "there is no field wrokers"),
+        ("rdma: true\nelastic_min: 1", "there is no field rdma, elastic_min; use devices, elastic"),
         ("workers: two", "workers: Must be a whole number"),
         ("workers: true", "workers cannot be True"),
         ("gang: 1", "gang cannot be 1"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
-from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
+from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text, request_and_limit
 from k8s.kinds.pod_template import shell_argv
 from k8s.models.accelerators import is_accelerator
 from trainer.catalogue import TRAINERS, find
@@ -32,6 +32,13 @@ _LACKS_NOTHING: Mapping[str, str] = {}
 _ONE_PER_GPU = ("auto", "gpu")
 # Arena's flags that register the model with MLflow.
 _MODEL_FLAGS = ("--model-name", "--model-source")
+# Switches of Arena, and the field and text that each stands for.
+_SHORT_FOR = {
+    "--hostNetwork": ("host_namespaces", "network"),
+    "--hostIPC": ("host_namespaces", "ipc"),
+    "--hostPID": ("host_namespaces", "pid"),
+    "--rdma": ("devices", "rdma/hca=1"),
+}
 _DEST = "spec_"
 _TEMPLATE = "--template"
 
@@ -81,6 +88,18 @@ def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str]
     )
     for flag in _MODEL_FLAGS:
         parser.add_argument(flag, help=argparse.SUPPRESS)
+    for flag, (name, text) in _SHORT_FOR.items():
+        parser.add_argument(flag, dest=f"{_DEST}{name}", action=_ShortFor, const=text, help=argparse.SUPPRESS)
+
+
+class _ShortFor(SwitchAction):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        try:
+            is_on = Switch().parse(values)
+        except ValueError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        if is_on:
+            super().__call__(parser, namespace, self.const, option_string)
 
 
 def _add_flag(group: Any, field: JobField, *, is_hidden: bool) -> None:
@@ -240,7 +259,7 @@ def _processes(fields: dict[str, Any]) -> None:
     if text == "gpu" and not fields.get("gpus"):
         raise WrongUsage("--nproc-per-node gpu: the job requests no GPUs; request some with --gpus.")
     if text == "cpu":
-        text = fields.get("cpu", "")
+        text = request_and_limit(fields.get("cpu", ""))[1]
         if not re.fullmatch(r"[1-9]\d{0,2}", text):
             raise WrongUsage("--nproc-per-node cpu: set the CPUs of a pod with --cpu, e.g. --cpu 8.")
     if text not in _ONE_PER_GPU:

@@ -27,7 +27,7 @@ def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-QUANTITIES = st.sampled_from(["", "4", "500m", "32Gi"])
+QUANTITIES = st.sampled_from(["", "4", "500m", "32Gi", "1-2", "1Gi-"])
 ROLE = st.builds(
     Role,
     st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True),
@@ -36,8 +36,6 @@ ROLE = st.builds(
     gpus=maybe(st.integers(0, 16)),
     cpu=maybe(QUANTITIES),
     memory=maybe(QUANTITIES),
-    cpu_request=maybe(QUANTITIES),
-    memory_request=maybe(QUANTITIES),
     restart_policy=maybe(st.sampled_from(["", "Never", "OnFailure"])),
     working_dir=maybe(st.sampled_from(["", "/w", "/with space"])),
     command=maybe(WORDS.map(tuple)),
@@ -65,14 +63,13 @@ def test_any_role_survives_a_round_trip_through_one_line(role: Role) -> None:
         ("""w command='["sh", "-c", "a\\nb"]' """, Role("w", command=("sh", "-c", "a\nb"))),
         ("w command='[ -f x ]'", Role("w", command=("[", "-f", "x", "]"))),
         (
-            "worker restart=Never working-dir=/w cpu-request=1 memory-request=1Gi memory=2Gi",
+            "worker restart=Never working-dir=/w cpu=1- memory=1Gi-2Gi",
             Role(
                 "worker",
                 restart_policy="Never",
                 working_dir="/w",
-                cpu_request="1",
-                memory_request="1Gi",
-                memory="2Gi",
+                cpu="1-",
+                memory="1Gi-2Gi",
             ),
         ),
     ],
@@ -108,7 +105,7 @@ def test_a_malformed_role_line_is_rejected_with_the_key(line: str, expected: str
         ({"roles": (Role("worker", 0),)}, "roles", "worker: replicas: Must be at least 1"),
         ({"roles": (Role("worker", restart_policy="Often"),)}, "roles", "worker: restart: Must be one of"),
         ({"roles": (Role("a"), Role("a"))}, "roles", "a is listed twice"),
-        ({"roles": (Role("worker"),), "elastic_min": 1, "elastic_max": 2}, "roles", "elastic job"),
+        ({"roles": (Role("worker"),), "elastic": (1, 2)}, "roles", "elastic job"),
         ({"roles": (Role("worker", image="b"),), "worker_image": "c"}, "worker_image", "also sets an image"),
     ],
 )
