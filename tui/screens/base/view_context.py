@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from k8s.kinds import JobRef
 
 
+# In other lists the footer has no room for keys that change the job.
+_OF_JOBS = ("jobs", "job")
+
+
 def _no_names() -> Mapping[Argument, Sequence[str]]:
     return {}
 
@@ -86,6 +90,8 @@ class ViewContext:
         of_job = unshadowed(remapped(self.actions.keys(ROW), self.keymap), taken)
         if not view.has_job_rows:
             return (*own, *(replace(key, footer="") for key in of_job))
+        if view.name not in _OF_JOBS:
+            of_job = tuple(replace(key, footer="") if key.changes_cluster else key for key in of_job)
         order = [key.id for key in (*self.actions.keys(view.name, ROW), *view.keys)]
         return tuple(sorted((*own, *of_job), key=lambda key: ("enter" not in key.keys, order.index(key.id))))
 

@@ -101,7 +101,7 @@ JOB_ACTIONS = (
     ),
     Action(
         "logs",
-        "Logs of the job, its selected instance, or the row's pod (live)",
+        "Logs (live) of the job, its selected instance, or the row's pod",
         "navigate",
         footer="logs",
         on=(On(ROW, "l"), On("job", "enter,d", "Logs of the selected instance (live)", "")),
