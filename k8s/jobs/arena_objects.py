@@ -12,9 +12,9 @@ from typing import Any
 
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.job_spec import JobSpec
-from k8s.kinds.job_spec.field_types import request_and_limit
 from k8s.kinds.pod_code import GIT_PREFIX, strip_credentials
 from k8s.kinds.pod_labels import ARENA_UID, arena_uid
+from k8s.models.quantity import request_and_limit
 from k8s.models.resources import DEPLOYMENTS, SERVICES, Resource
 from k8s.text.redact import names_secret
 from k8s.text.yaml_writer import to_yaml

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from k8s.kinds.base import Manifest
-from k8s.kinds.job_spec.field_types import request_and_limit
 from k8s.kinds.pod_code import add_code, own_environment
 from k8s.kinds.pod_labels import ArenaChart, pod_metadata
+from k8s.models.quantity import request_and_limit
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:

@@ -65,3 +65,13 @@ def count(text: str | int | float) -> int:
     except ValueError:
         return 0
     return -int(-value // 1)
+
+
+# Not the sign of an exponent, nor of a negative number.
+_BETWEEN = re.compile(r"(?<=[^eE])-")
+
+
+def request_and_limit(text: str) -> tuple[str, str]:
+    """Return what a pod requests and its limit: `4-8`; `4-` has no limit, and of `8` both are the same."""
+    request, *limit = _BETWEEN.split(text, 1)
+    return request.strip(), limit[0].strip() if limit else request.strip()

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.job_spec import JobSpec, role_spec
-from k8s.kinds.job_spec.field_types import request_and_limit
 from k8s.kinds.kubeflow.pytorch_job import MASTER_PORT
 from k8s.kinds.pod_code import strip_credentials
 from k8s.models import quantity
+from k8s.models.quantity import request_and_limit
 from k8s.reasons import requests
 from k8s.reasons.cause import REFUSED, Cause, error, warning
 from k8s.reasons.predicates import ClusterCapacity

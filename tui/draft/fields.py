@@ -15,9 +15,9 @@ from k8s.kinds.job_spec.field_types import (
     Choice,
     Duration,
     Number,
+    NumberRange,
     OptionalNumber,
     Quantity,
-    Span,
     Switch,
 )
 from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS, Argument, Trainer
@@ -72,7 +72,7 @@ class FormSection(NamedTuple):
     more: tuple[FormField, ...] = ()
 
 
-_SHORT = (Number, OptionalNumber, Span, Quantity, Duration)
+_SHORT = (Number, OptionalNumber, NumberRange, Quantity, Duration)
 _YES_OR_NO = (("false", "no"), ("true", "yes"))
 
 

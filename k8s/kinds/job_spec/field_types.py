@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from k8s.models.quantity import parse
+from k8s.models.quantity import parse, request_and_limit
 
 LONGEST_TEXT = 20_000
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -137,7 +137,7 @@ class OptionalNumber:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class NumberRange:
     """Smallest and largest integer, or None."""
 
     number: Number
@@ -181,7 +181,7 @@ class Quantity(_OneLine):
         """Check the syntax and the bounds."""
         if not value:
             return ""
-        if self.takes_request and _BETWEEN.search(value):
+        if self.takes_request and "-" in value[1:]:
             of_each = dataclasses.replace(self, takes_request=False)
             return next(filter(None, map(of_each.problem, request_and_limit(value))), "")
         try:
@@ -201,14 +201,6 @@ CORES = Quantity("100k", "4 or 500m")
 BYTES = Quantity("1Ei", "32Gi", least="1Mi")
 POD_CORES = dataclasses.replace(CORES, takes_request=True)
 POD_BYTES = dataclasses.replace(BYTES, takes_request=True)
-# Not the sign of an exponent, nor of a negative number.
-_BETWEEN = re.compile(r"(?<=[^eE])-")
-
-
-def request_and_limit(text: str) -> tuple[str, str]:
-    """Return what a pod requests and its limit: `4-8`; `4-` has no limit, and of `8` both are the same."""
-    request, *limit = _BETWEEN.split(text, 1)
-    return request.strip(), limit[0].strip() if limit else request.strip()
 
 
 @dataclass(frozen=True, slots=True)

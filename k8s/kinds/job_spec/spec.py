@@ -12,9 +12,9 @@ from k8s.kinds.job_spec.field_types import (
     Duration,
     JobField,
     Number,
+    NumberRange,
     OptionalNumber,
     Parts,
-    Span,
     Switch,
     Text,
     declare,
@@ -226,7 +226,7 @@ class JobSpec:
     elastic: tuple[int, int] | None = declare(
         None,
         "Minimum and maximum number of workers of an elastic job",
-        Span(Number(1, 4096)),
+        NumberRange(Number(1, 4096)),
         placeholder="not elastic, or e.g. 2-8",
     )
     runtime: str = declare(

@@ -10,9 +10,10 @@ from typing import Any
 
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
-from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text, request_and_limit
+from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.kinds.pod_template import shell_argv
 from k8s.models.accelerators import is_accelerator
+from k8s.models.quantity import request_and_limit
 from trainer.catalogue import TRAINERS, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser, SwitchAction

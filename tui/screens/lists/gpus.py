@@ -83,6 +83,7 @@ class GpusView(TelemetryList):
 
     def action_next_pane(self) -> None:
         """Focus the next table, if there are two."""
+        self.flash("The readings are in the list itself.")
 
     def show_gpu(self, gpu: GpuReading | None, warnings: Sequence[GpuWarning]) -> None:
         """Show all readings of a GPU."""
