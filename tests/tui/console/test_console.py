@@ -171,7 +171,7 @@ async def test_a_command_uses_its_argument_or_reports_an_unexpected_one(tmp_path
 
 
 async def test_problems_in_user_files_are_listed_in_one_view_at_start(tmp_path: Path) -> None:
-    (tmp_path / "keys.yaml").write_text("jobs.lgos: L\njobs.why: j\n")
+    (tmp_path / "keys.yaml").write_text("jobs.lgos: L\nrow.why: j\n")
     problems = ("config.yaml, line 1, theme: no", "config.yaml, line 4, loss: no")
     options: dict[str, Any] = {"config_folder": tmp_path, "config_problems": problems, "kept_theme": "gone"}
     async with console_on(tmp_path, **options, **some_objects()) as play:
