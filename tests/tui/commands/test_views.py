@@ -295,12 +295,6 @@ async def test_top_jobs_excludes_suspended_jobs_from_requested_gpus(run: Command
     assert (found["gpus_allocated"], found["gpus_requested"]) == (0, found["items"][0]["gpus_requested"])
 
 
-async def test_names_from_list_are_accepted_by_get(run: CommandLine) -> None:
-    listed = (await run("list", "-o", "name")).out.splitlines()
-    assert "PyTorchJob/done" in listed
-    assert (await run("get", listed[0], "-o", "json")).status == 0
-
-
 async def test_top_jobs_reports_gpus_still_held_by_finished_pods_and_jobs(run: CommandLine) -> None:
     half, failed = pytorch_job("half", workers=2, gpus=4), pytorch_job("failed", workers=2, gpus=1)
     failed["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
