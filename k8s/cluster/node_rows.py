@@ -7,13 +7,17 @@ from typing import Any
 
 import msgspec
 
-from k8s.gpus.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers
 from k8s.gpus.network import network_path
 from k8s.models import Meta, Node, Pod, accelerators, quantity
 from k8s.models.gpu_sharing import (
+    GPU_GROUP,
+    GPU_VISIBLE,
+    SCHEDULE_LABEL,
+    TOPOLOGY,
     GpuParts,
     gpu_memory,
     gpu_model,
+    gpu_numbers,
     nvidia_versions,
     parts_of,
     uncounted,

@@ -17,20 +17,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from k8s.gpus.links import SELF, LinkMatrix, UnreadableTopology, link_bandwidth, link_name
+from k8s.models.gpu_sharing import SCHEDULE_LABEL, TOPOLOGY
 from k8s.text.errors import KubeError
-from k8s.text.sanitize import parse_integer
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.snapshot import NodeRow
 
 NAMESPACE = "kube-system"
-# Label of a node and of its ConfigMap.
-SCHEDULE_LABEL = "ack.node.gpu.schedule"
-TOPOLOGY, DEFAULT = "topology", "default"
+DEFAULT = "default"
 NODE_LABEL = "nodename"
-# Annotations of a pod: the GPUs that the scheduler chose.
-GPU_GROUP, GPU_VISIBLE = "topology.kubernetes.io/gpu-group", "topology.kubernetes.io/gpu-visible"
 
 # Larger values are taken for errors.
 MAX_GBYTES = 1e6
@@ -63,19 +59,6 @@ def read_config_map(config_map: Mapping[str, Any], model: str = "") -> LinkMatri
         for row in range(size)
     )
     return LinkMatrix(links, bandwidth, f"ConfigMap {NAMESPACE}/{name}", is_measured)
-
-
-def given_gpus(metadata: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the GPU indices that a scheduler wrote on a pod; empty if missing or malformed."""
-    annotations = metadata.get("annotations") or {}
-    return gpu_numbers(str(annotations.get(GPU_GROUP) or annotations.get(GPU_VISIBLE) or ""))
-
-
-def gpu_numbers(text: str) -> tuple[int, ...]:
-    """Parse `0,1,4`; return an empty tuple if any part is not a number."""
-    numbers = [parse_integer(word) for word in text.split(",")]
-    known = tuple(number for number in numbers if number is not None)
-    return known if len(known) == len(numbers) else ()
 
 
 def node_of(config_map: Mapping[str, Any]) -> str:

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 
 from k8s import models
 from k8s.client.client import Client
-from k8s.gpus.ack import NAMESPACE, NODE_LABEL, SCHEDULE_LABEL, TOPOLOGY, node_of, read_config_map
+from k8s.gpus.ack import NAMESPACE, NODE_LABEL, node_of, read_config_map
 from k8s.gpus.links import SELF, LinkMatrix, UnreadableTopology, link_name
 from k8s.models import Pod
 from k8s.models.accelerators import may_be_nvidia, of_pod
+from k8s.models.gpu_sharing import SCHEDULE_LABEL, TOPOLOGY
 from k8s.models.resources import CONFIG_MAPS, PODS
 from k8s.snapshot import NodeRow
 from k8s.text.errors import Forbidden, KubeError, NotFound

@@ -10,11 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from k8s.models import Meta, quantity
+from k8s.text.sanitize import parse_integer
+
+# Alibaba Cloud's label of a node and of the ConfigMap with its links; and annotations of a pod: the GPUs
+# that the scheduler chose.
+SCHEDULE_LABEL, TOPOLOGY = "ack.node.gpu.schedule", "topology"
+GPU_GROUP, GPU_VISIBLE = "topology.kubernetes.io/gpu-group", "topology.kubernetes.io/gpu-visible"
 
 _MODELS = (
     "nvidia.com/gpu.product",
@@ -206,3 +212,16 @@ _NO_ACCELERATORS = (
     "smarter-devices/",
     "kubernetes.io/",
 )
+
+
+def given_gpus(metadata: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the GPU indices that a scheduler wrote on a pod; empty if missing or malformed."""
+    annotations = metadata.get("annotations") or {}
+    return gpu_numbers(str(annotations.get(GPU_GROUP) or annotations.get(GPU_VISIBLE) or ""))
+
+
+def gpu_numbers(text: str) -> tuple[int, ...]:
+    """Parse `0,1,4`; return an empty tuple if any part is not a number."""
+    numbers = [parse_integer(word) for word in text.split(",")]
+    known = tuple(number for number in numbers if number is not None)
+    return known if len(known) == len(numbers) else ()

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from k8s.client.client import Client
-from k8s.gpus.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.gpus.gpu_set import LinkFit, link_fit
 from k8s.gpus.links import LinkMatrix
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.kinds.job_spec import JobSpec, wants_gpus
 from k8s.kinds.pods_spec import spec_of_pods
 from k8s.models import accelerators
+from k8s.models.gpu_sharing import SCHEDULE_LABEL, TOPOLOGY
 from k8s.models.resources import Resource
 from k8s.reasons.cause import ERROR, Cause, Severity
 from k8s.reasons.cluster_checks import check_against_cluster, check_objects, fetch_capacity

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from k8s.client.client import Client
-from k8s.gpus.ack import given_gpus
 from k8s.gpus.gpu_links import fetch_known_links
 from k8s.gpus.gpu_set import measure
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef, kind_of
 from k8s.logs import LogHub, LogLine, find_ranks, targets_of
 from k8s.models import Pod
+from k8s.models.gpu_sharing import given_gpus
 from k8s.snapshot import CurveAlert, Job, NodeRow
 from k8s.text.errors import KubeError, NotFound
 from trainer.tfevents import ScalarCurve

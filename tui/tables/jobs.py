@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.runs.record import RunRecord
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.tables.filters import is_loud, silent_ranks
 from tui.text.format import (
@@ -32,6 +31,7 @@ from tui.text.sparkline import BROKEN, trend
 
 if TYPE_CHECKING:
     from k8s.reasons.failures import Triage
+    from tui.runs.record import RunRecord
 
 # Width of the number, so that the bars of all jobs are aligned.
 NUMBER_CELLS = 6

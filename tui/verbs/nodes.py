@@ -41,7 +41,8 @@ def gpu_links(console: BaseConsole, request: ActionRequest) -> None:
 
 def gpu_schedule(console: BaseConsole, request: ActionRequest) -> None:
     """Toggle topology-aware GPU scheduling on a node after confirmation."""
-    from k8s.gpus.ack import TOPOLOGY, describe_schedule, other_schedule
+    from k8s.gpus.ack import describe_schedule, other_schedule
+    from k8s.models.gpu_sharing import TOPOLOGY
 
     name = _node_name(console, request)
     if (session := console.require_session()) is None or (node := _node(console, name)) is None:
@@ -58,7 +59,8 @@ def gpu_schedule(console: BaseConsole, request: ActionRequest) -> None:
 
 
 async def _gpu_schedule(console: BaseConsole, client: Client, node: str, value: str) -> None:
-    from k8s.gpus.ack import SCHEDULE_LABEL, set_schedule
+    from k8s.gpus.ack import set_schedule
+    from k8s.models.gpu_sharing import SCHEDULE_LABEL
 
     try:
         await set_schedule(client, node, value)

@@ -11,7 +11,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from k8s.gpus.ack import NAMESPACE, SCHEDULE_LABEL, TOPOLOGY, config_map, given_gpus
+from k8s.gpus.ack import NAMESPACE, config_map
+from k8s.models.gpu_sharing import SCHEDULE_LABEL, TOPOLOGY, given_gpus
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
 from k8s.sandbox.controller_runtime import ENDED, Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from k8s.gpus.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.gpus.links import MACHINES, LinkMatrix
 from k8s.gpus.nvml import handles_of, query_driver, read_nvml, text_of, visible_gpus
 from k8s.models import PodSpec
 from k8s.models.accelerators import of_pod
+from k8s.models.gpu_sharing import SCHEDULE_LABEL, TOPOLOGY
 from k8s.sandbox.controller_runtime import now_text
 from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
