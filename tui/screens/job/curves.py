@@ -218,7 +218,7 @@ class CurvesView(View):
 
     def _problem(self, run: int) -> str:
         feed = self._feeds[run]
-        if self._overlay.points(run):
+        if feed.is_from_log or self._overlay.points(run):
             problem = "" if feed.is_from_log else feed.problem
             return "; ".join(filter(None, (sanitize(self._alerts.get(run, "")), problem)))
         if not feed.problem and not feed.source:
