@@ -103,10 +103,11 @@ def test_sentences_of_errors_and_causes_are_complete(trees: dict[Path, ast.Modul
         calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
         for node in calls if path.parts[0] in ("tui", "k8s") else ():
             if ast.unparse(node.func).split(".")[-1] in MESSAGES:
-                for value in (*node.args, *(each.value for each in node.keywords)):
+                keywords = [each.value for each in node.keywords if each.arg != "severity"]
+                for value in (*node.args, *keywords):
                     parts = value.values if isinstance(value, ast.JoinedStr) else [value]
                     texts = [each.value if isinstance(each, ast.Constant) else "\0" for each in parts]
-                    text = "".join(str(each or "") for each in texts)
+                    text = "".join(each for each in texts if isinstance(each, str))
                     count += text not in ("", "\0")
                     if text and UNFINISHED.search(text) and not FINISHED_BY_COMMAND.search(text):
                         found.append(f"{path}:{node.lineno}: {text!r}")

@@ -27,7 +27,7 @@ from k8s.text.errors import KubeError
 # A stream without subscriptions stays open for so long, so that the next view continues with it.
 GRACE_S = 1.0
 MAX_IDLE_STREAMS = 4
-# A closed stream is resumed where it ended within this time; later the log is read anew, near its end.
+# A closed stream is resumed where it ended within this time; later the log is read again, near its end.
 RESUME_S = 60.0
 # Sources without subscriptions whose lines are held.
 MAX_IDLE_SOURCES = 16
@@ -145,7 +145,7 @@ class LogHub:
             self.size_bytes -= max(self._sources.values(), key=lambda each: each.size_bytes).drop_oldest()
 
     def forget(self, source: LogSource) -> None:
-        """Drop a source; the next subscription reads the log anew."""
+        """Drop a source; the next subscription reads the log again."""
         key = _key(source.follower.target, source.request)
         if self._sources.get(key) is source:
             del self._sources[key]
@@ -202,7 +202,7 @@ class LogSource:
 
     @property
     def is_outdated(self) -> bool:
-        """Return True if the log must be read anew."""
+        """Return True if the log must be read again."""
         if self.has_failed or (self.is_over and not self.follower.target.pod_uid):
             return True
         return self._stopped_at_s is not None and time.monotonic() - self._stopped_at_s > RESUME_S
@@ -543,7 +543,7 @@ class Subscription:
         unseen = [each for each in items if isinstance(each, Marker) or each.stamp_ns > self._moved_ns]
         if lines and lines[0].stamp_ns > self._moved_ns and not self._is_joined:
             after = f"{datetime.fromtimestamp(self._moved_ns / 1e9):%Y-%m-%d %H:%M:%S}"
-            text = f"gap: lines after {after} may be missing; the log was read anew"
+            text = f"gap: lines after {after} may be missing; the log was read again"
             unseen.insert(0, Marker(Mark.GAP, text, self.target, self._moved_ns))
         if lines:
             self._is_joined = True

@@ -72,6 +72,6 @@ _BETWEEN = re.compile(r"(?<=[^eE])-")
 
 
 def request_and_limit(text: str) -> tuple[str, str]:
-    """Return what a pod requests and its limit: `4-8`; `4-` has no limit, and of `8` both are the same."""
+    """Return the request and the limit of a pod: `4-8`; `4-` has no limit, and of `8` both are the same."""
     request, *limit = _BETWEEN.split(text, 1)
     return request.strip(), limit[0].strip() if limit else request.strip()

@@ -124,7 +124,7 @@ class _Counted:
 
 
 def limit_text(verdict: str) -> str:
-    """Return which limit ended a job, by its operator's reason and message; empty if none did."""
+    """Return the limit that ended a job, by its operator's reason and message; empty if none did."""
     return next((text for part, text in _LIMITS if part in verdict.lower()), "")
 
 

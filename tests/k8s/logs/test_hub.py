@@ -97,7 +97,7 @@ async def test_a_closed_stream_ends_after_the_grace_and_resumes_without_repetiti
 
 
 @pytest.mark.parametrize("tail", [3, 6])
-async def test_a_log_read_anew_repeats_nothing_and_marks_what_may_be_missing(
+async def test_a_log_read_again_repeats_nothing_and_marks_a_gap(
     monkeypatch: pytest.MonkeyPatch, tail: int
 ) -> None:
     monkeypatch.setattr("k8s.logs.hub.RESUME_S", -1.0)
@@ -162,7 +162,7 @@ async def test_older_lines_that_cannot_be_read_are_marked_as_a_gap() -> None:
         assert more.texts[0].startswith("-- gap: earlier lines cannot be read.")
 
 
-async def test_a_slow_subscription_loses_lines_with_a_marker_and_delays_nobody(
+async def test_a_slow_subscription_loses_lines_with_a_marker_and_delays_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("k8s.logs.hub.SOURCE_LINES", 50)

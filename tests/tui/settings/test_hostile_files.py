@@ -152,7 +152,7 @@ TEXTS = {
     "no date": "a: !!timestamp x\n",
     "no switch": "a: !!bool x\n",
     "no number": "a: [!!int '', !!float '']\n",
-    "twice": "theme: dark\nkind: Job\nkind: Job\ntheme: light\njobs.logs: L\njobs.logs: K\n",
+    "twice": "theme: dark\nkind: Job\nkind: Job\ntheme: light\nrow.logs: L\nrow.logs: K\n",
     "tab": "kind: Job\n\tmetadata: 1\n",
 }
 NO_PROBLEM = {("kubeconfig", "twice"), ("kubeconfig", "aliases")}
