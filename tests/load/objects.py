@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
 
@@ -14,7 +15,11 @@ from tests import FIXTURES
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 GPUS_PER_NODE = 8
-CREATED, STARTED, CHANGED = "2026-11-02T08:15:04Z", "2026-11-02T08:15:31Z", "2026-11-20T17:02:11Z"
+_NOW = datetime.now(UTC)
+# Jobs that ended long ago are hidden, so times are relative.
+CREATED, STARTED, CHANGED = (
+    f"{_NOW - timedelta(days=3, seconds=-later_s):%Y-%m-%dT%H:%M:%SZ}" for later_s in (0, 27, 86_400)
+)
 _CONTAINER = {"PyTorchJob": "pytorch", "MPIJob": "mpi", "Job": "main"}
 
 

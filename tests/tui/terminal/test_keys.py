@@ -21,9 +21,7 @@ from textual.widgets import Input
 from tests.load.running import LoadServer
 from tests.support.terminal import Terminal
 from tests.tui.terminal.test_resized import chosen, rows
-from tui.screens import ACTIONS, key_table
-from tui.screens.lists import JOBS
-from tui.settings.keys import view_keys
+from tui.screens import key_table
 from tui.terminal.driver import KeyParser, PacedApp
 from tui.terminal.key_queue import keys_held
 
@@ -175,7 +173,7 @@ def test_split_arrow_sequences_only_move_the_cursor(server: LoadServer, tmp_path
 def test_a_too_late_arrow_remainder_changes_nothing_on_the_cluster(
     server: LoadServer, tmp_path: Path
 ) -> None:
-    asking = {key.keys for key in view_keys(JOBS, ACTIONS) if key.changes_cluster}
+    asking = {key.keys for _, keys in key_table().sections for key in keys if key.changes_cluster}
     with opened(server, tmp_path, AT_ONCE_MS) as console:
         for tail in ARROWS:
             console.send(":nodes\r", shows=NODES_COLUMN)
