@@ -203,7 +203,7 @@ def modules_for_one_neighbour(trees: dict[Path, ast.Module]) -> list[str]:
     for path in SOURCES:
         place = path.relative_to(ROOT)
         using = importers.get(".".join(place.with_suffix("").parts), set())
-        is_by_name = place.parts[:2] in (("tui", "commands"), ("tui", "actions"))
+        is_by_name = place.parts[:2] in (("tui", "commands"), ("tui", "verbs"))
         if len(using) == 1 and not is_by_name and lines_in([path]) < 100:
             (importer,) = using
             if importer.parent == path.parent and importer.name != "__init__.py":
