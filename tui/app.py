@@ -219,8 +219,10 @@ class Console(BaseConsole):
             raise
         finally:
             reading.cancel()
-            await session.close()
-            await client.close()
+            try:
+                await session.close()
+            finally:  # the worker may be cancelled a second time
+                await client.close()
 
     async def _read_life(self, session: Session, has_rows: asyncio.Event) -> None:
         await has_rows.wait()

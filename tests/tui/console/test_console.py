@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.client.client import Client
 from k8s.cluster.discovery import ServedKinds
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Compute, Held, ScriptedCluster, page, refusal
@@ -21,7 +24,24 @@ from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.session.session import Session
 from tui.settings.served_kinds import store_served
+
+
+async def test_the_client_is_closed_even_if_closing_the_session_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def close(client: Client) -> None:
+        closed.append(client)
+        await client_close(client)
+
+    closed: list[Client] = []
+    client_close = Client.close
+    monkeypatch.setattr(Session, "close", AsyncMock(side_effect=asyncio.CancelledError))
+    monkeypatch.setattr(Client, "close", close)
+    async with console_on(tmp_path, **some_objects()) as play:
+        client = play.session.client
+    assert closed == [client]
 
 
 async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Path) -> None:
