@@ -117,8 +117,10 @@ class JobLogs:
             amounts = Counter(each.rank for each in held if isinstance(each, LogLine))
             for rank, amount in amounts.items():
                 writer = log.target.name if rank is None else f"rank {rank}"
-                if dropped := self._read[log.target.name, rank].lines - amount:
-                    dropped_lines[writer] += dropped
+                # A log that was read again may hold lines older than those read at first.
+                read = self._read.get((log.target.name, rank), _LinesRead())
+                if read.lines > amount:
+                    dropped_lines[writer] += read.lines - amount
         if stored:
             queue.fill(in_time_order(stored), is_history=True)
         for log in self._logs.values():

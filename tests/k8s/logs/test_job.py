@@ -148,6 +148,27 @@ async def test_lines_that_are_held_no_more_are_counted_by_rank(monkeypatch: pyte
             assert later.dropped_lines["rank 0"] == 5_000 - len(kept)
 
 
+async def test_older_lines_of_a_log_that_was_read_again_count_as_no_dropped_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("k8s.logs.hub.RESUME_S", -1.0)
+    pod = pod_of(0, lines=10)
+    async with connected(pod) as (_, client):
+        hub = LogHub(client, backoff=QUICK, grace=lambda: asyncio.sleep(0))
+        few, all_lines = (
+            JobLogs(hub, [target_of(pod, 0)], request=LogRequest(tail=tail)) for tail in (3, 99)
+        )
+        for logs, amount in ((few, 3), (all_lines, 10)):
+            async with running(logs):
+                await taken_until(logs.open(), amount)
+            await pod.until(streams=0)
+        async with running(all_lines), running(few):
+            await pod.say("r0 line 10")
+            await taken_until(few.open(), 1)
+            assert dict(few.open().dropped_lines) == {}
+        await hub.close()
+
+
 @pytest.mark.parametrize("is_over", [True, False])
 async def test_existing_lines_are_read_with_backpressure_and_none_are_dropped(is_over: bool) -> None:
     pods = [ScriptedPod(f"job-worker-{rank}", restart_policy="Never") for rank in range(2)]
