@@ -15,15 +15,7 @@ import yaml
 
 from k8s.client.client import Client
 from k8s.kinds import CREATABLE
-from k8s.models.resources import (
-    CLAIMS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    QUOTAS,
-    SECRETS,
-    SERVICES,
-    Resource,
-)
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, QUOTAS, SECRETS, SERVICES, Resource
 from tests import ROOT
 
 FOLDER = ROOT.parent / "shared" / "cluster"  # folder of the scripts that start and stop it

@@ -14,18 +14,7 @@ from k8s.reasons.pending import FreeBlocks
 from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status
 from tests.k8s.reasons.test_pending import Cluster
-from tests.support.evidence import (
-    Case,
-    case,
-    check,
-    held,
-    ids,
-    instance,
-    labelled,
-    pod,
-    silent,
-    spec_of,
-)
+from tests.support.evidence import Case, case, check, held, ids, instance, labelled, pod, silent, spec_of
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")

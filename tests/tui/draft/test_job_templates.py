@@ -12,11 +12,7 @@ from trainer.catalogue import TRAINERS
 from tui.draft.fields import default_values
 from tui.draft.form_model import FormModel
 from tui.draft.job_draft import parse_values
-from tui.draft.job_templates import (
-    JobTemplate,
-    every_template,
-    packaged_templates,
-)
+from tui.draft.job_templates import JobTemplate, every_template, packaged_templates
 
 PACKAGED = {each.name: each for each in packaged_templates()}
 

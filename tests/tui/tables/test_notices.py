@@ -17,14 +17,7 @@ from k8s.status import Status
 from tests.support.objects import joined, pod_of, pytorch_job
 from tui.settings.options import NoticeEvent, NotifyOptions
 from tui.tables.notices import MAX_NOTICES, REPEATED, JobNotice, NoticeLog, counter
-from tui.terminal.hooks import (
-    MAX_RUNNING,
-    MAX_WAITING,
-    HookRunner,
-    hook_environment,
-    hook_problem,
-    run_hook,
-)
+from tui.terminal.hooks import MAX_RUNNING, MAX_WAITING, HookRunner, hook_environment, hook_problem, run_hook
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LAB = ClusterSnapshot(context="lab", user="li", is_synced=True)

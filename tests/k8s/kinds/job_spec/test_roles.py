@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.kinds.job_spec import (
-    JOB_FIELDS,
-    JobSpec,
-    Role,
-    problems_of,
-    role_sizes,
-    role_spec,
-    wants_gpus,
-)
+from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Role, problems_of, role_sizes, role_spec, wants_gpus
 
 ROLES = JOB_FIELDS["roles"].type
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8))

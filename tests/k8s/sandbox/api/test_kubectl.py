@@ -15,16 +15,7 @@ import pytest
 import yaml
 
 from tests.k8s.sandbox.api.kubectl import Kubectl
-from tests.k8s.sandbox.calls import (
-    APPLY,
-    PATIENCE_S,
-    config,
-    eventually,
-    job,
-    pod,
-    thing,
-    torch_job,
-)
+from tests.k8s.sandbox.calls import APPLY, PATIENCE_S, config, eventually, job, pod, thing, torch_job
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 

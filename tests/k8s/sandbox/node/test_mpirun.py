@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from k8s.sandbox.node.programs import mpirun, tensorboard_program
-from k8s.sandbox.node.programs.mpirun import (
-    adapt,
-    open_mpi_environment,
-    open_mpi_release,
-    with_mounts,
-)
+from k8s.sandbox.node.programs.mpirun import adapt, open_mpi_environment, open_mpi_release, with_mounts
 from k8s.sandbox.node.programs.remote_shell import split
 from k8s.sandbox.node.programs.tensorboard_program import NOT_INSTALLED
 

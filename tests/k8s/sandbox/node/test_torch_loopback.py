@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.node.torch_loopback import (
-    NCCL_REPLACED,
-    RENDEZVOUS_HOST,
-    SIMULATED_GPUS,
-    write_plugin,
-)
+from k8s.sandbox.node.torch_loopback import NCCL_REPLACED, RENDEZVOUS_HOST, SIMULATED_GPUS, write_plugin
 from tests.support.torch_forks import Fork
 from tests.trainer.jobs import free_port
 

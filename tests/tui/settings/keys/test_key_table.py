@@ -36,17 +36,7 @@ from tui.screens.dialogs.help import HelpScreen
 from tui.screens.dialogs.palette import ActionProvider
 from tui.screens.lists.home_panes import PaneName, pane_keys
 from tui.screens.lists.jobs import JobsView
-from tui.settings.keys import (
-    EVERYWHERE,
-    ROW,
-    TABLE,
-    Action,
-    ActionTable,
-    Argument,
-    Key,
-    On,
-    view_keys,
-)
+from tui.settings.keys import EVERYWHERE, ROW, TABLE, Action, ActionTable, Argument, Key, On, view_keys
 from tui.settings.keys.advice import console_advice
 from tui.settings.keys.completion import complete, nearest_command
 from tui.verbs import window

@@ -20,16 +20,7 @@ from tests.support.hosted_view import FramedApp, hosted
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.playground import Playground
 from tests.support.themed_app import ThemedApp
-from tests.tui.settings.keys.world import (
-    Desk,
-    changes,
-    seen,
-    title,
-    titled,
-    typed,
-    unseen,
-    world,
-)
+from tests.tui.settings.keys.world import Desk, changes, seen, title, titled, typed, unseen, world
 from trainer.tfevents import EventWriter
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.text import TextView
