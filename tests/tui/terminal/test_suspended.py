@@ -97,8 +97,9 @@ def wait_for_rows(terminal: Driven) -> None:
 
 PROGRAM = """
 import signal, sys, termios
-print('echo is', 'on' if termios.tcgetattr(0)[3] & termios.ECHO else 'off', 'for', sys.argv[1], flush=True)
+echo = 'on' if termios.tcgetattr(0)[3] & termios.ECHO else 'off'
 try:
+    print('echo is', echo, 'for', sys.argv[1], flush=True)
     print('read', input(), flush=True)
 except KeyboardInterrupt:
     sys.stdout.write('\\x1b[?1000h\\x1b[31mInterrupted')
