@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -73,6 +76,22 @@ def spent(command: Sequence[str], env: Mapping[str, str]) -> Spent:
             why = errors.read().decode(errors="replace")[-2000:]
             raise AssertionError(f"{' '.join(command)} ended with {process.returncode}:\n{why}")
     return Spent(time.perf_counter() - began_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def measure(name: str, place: str, is_smoke: bool) -> None:
+    """Print the figures of the row `module.function`, or why it failed and exit 1."""
+    module, _, function = place.rpartition(".")
+    try:
+        figures: Iterable[Figure] = getattr(importlib.import_module(f"tests.bench.{module}"), function)(
+            is_smoke
+        )
+        for figure in figures:
+            print(figure, flush=True)
+    except Exception as error:  # whatever it is, the next row is measured
+        traceback.print_exc()
+        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        print(f"{name}: {type(error).__name__}: {error}\n{said or ''}".rstrip(), flush=True)
+        sys.exit(1)
 
 
 @contextmanager

@@ -52,17 +52,17 @@ def measured(is_smoke: bool) -> Iterator[Figure]:
     yield Figure("small" if is_smoke else "large", 0.5, "kubectl get", 1.0, "<= 1x")
 
 
-def test_a_broken_row_is_reported_and_the_next_one_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_row_is_reported_and_the_next_one_runs(capfd: pytest.CaptureFixture[str]) -> None:
     rows = {"first": "test_bench.broken", "absent": "test_bench.absent", "last": "test_bench.measured"}
     assert main([], rows) == 1
-    printed = capsys.readouterr().out
+    printed = capfd.readouterr().out
     assert "before it broke" in printed
     assert "first: OSError: disk on fire" in printed
     assert "absent: AttributeError: " in printed
     assert re.search(r"^large +500\.0 ms +kubectl get +1\.00 s +2\.00x +<= 1x$", printed, re.M)
     assert printed.endswith("\nFailed: first, absent\n")
     assert main(["--smoke", "last"], rows) == 0
-    assert "small" in capsys.readouterr().out
+    assert "small" in capfd.readouterr().out
 
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
