@@ -504,6 +504,7 @@ KNOWN = ", ".join(["ours", *(template.name for template in PACKAGED)])
         (("-f", "job.yaml", "--template", "ours"), "--template cannot be combined with -f"),
         (("--template", "ours", "pytroch", "--name", "x"), "invalid choice: 'pytroch'"),
         (("--template", "ours", "--nmae", "x"), "Unknown option --nmae"),
+        (("--name=x", "python", "a.py"), "--name needs a KIND before it, e.g. pytorch --name"),
         (("--template", "ours"), "--name: Required"),
         (("--template", "open"), "Template open names no kind of job: say submit KIND --template open"),
         (("--template", "tf"), "Template tf: no TFJob is made here"),

@@ -108,8 +108,15 @@ class CommandParser(argparse.ArgumentParser):
     def _check_before_command(self, words: Sequence[str]) -> None:
         # Its value would be parsed as the command.
         at = self.command_at(words)
-        if at is not None and words[at].startswith("-") and words[at] != "-":
-            self._refuse(words[at])
+        if at is None or not words[at].startswith("-") or words[at] == "-":
+            return
+        name = words[at].partition("=")[0]
+        for action in self._actions:
+            children = action.choices if isinstance(action, argparse._SubParsersAction) else {}
+            owner = next((key for key, each in children.items() if name in each._option_string_actions), "")
+            if owner:
+                self.error(f"{name} needs a {action.metavar} before it, e.g. {owner} {name}")
+        self._refuse(words[at])
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         # argparse names Python's type in its own message.
