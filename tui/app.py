@@ -292,7 +292,7 @@ class Console(BaseConsole):
         if self.notifier is not None:
             self.notifier.mark_job_seen(context, job)
 
-    def on_notices_view_looked(self) -> None:
+    def on_notices_seen(self) -> None:
         """Reset the counter of notices."""
         if self.notifier is not None:
             self.notifier.mark_seen(*self.notices)

@@ -38,9 +38,9 @@ def ns(console: BaseConsole, request: ActionRequest) -> None:
     if request.argument:
         console.begin(_go_to_namespace, request.argument, group="namespace", exclusive=True)
         return
-    from tui.screens.lists.contexts import NamespacesView
+    from tui.screens.lists.contexts import namespaces_view
 
-    console.views.show(Route("ns"), NamespacesView())
+    console.views.show(Route("ns"), namespaces_view())
 
 
 async def _go_to_namespace(console: BaseConsole, name: str) -> None:
@@ -84,11 +84,11 @@ async def find_namespace(console: BaseConsole, name: str) -> tuple[bool | None, 
 
 def switch(console: BaseConsole, request: ActionRequest) -> None:
     """Switch to the cluster of the selected context, or show the jobs of the selected namespace."""
-    from tui.screens.lists.contexts import ALL_KEY, ContextsView
+    from tui.screens.lists.contexts import ALL_KEY
 
     if not request.selected:
         return
-    if isinstance(console.views.current, ContextsView):
+    if (view := console.views.current) is not None and view.route == Route("ctx"):
         console.begin(_switch_context, request.selected, group="context", exclusive=True)
     else:
         show_namespace(console, ALL if request.selected == ALL_KEY else request.selected)
@@ -115,13 +115,13 @@ def show_namespace(console: BaseConsole, name: str) -> None:
 def ctx(console: BaseConsole, request: ActionRequest) -> None:
     """Switch to the named context; without a name, list the contexts."""
     from k8s.client.auth.kubeconfig import read_kubeconfig
-    from tui.screens.lists.contexts import ContextsView
+    from tui.screens.lists.contexts import contexts_view
 
     if request.argument:
         console.begin(_switch_context, request.argument, group="context", exclusive=True)
         return
     read = partial(read_kubeconfig, console.options.kubeconfig)
-    console.views.show(Route("ctx"), ContextsView(read))
+    console.views.show(Route("ctx"), contexts_view(read))
 
 
 async def _switch_context(console: BaseConsole, name: str) -> None:

@@ -96,9 +96,9 @@ def users(console: BaseConsole, request: ActionRequest) -> None:
 
 def pods(console: BaseConsole, request: ActionRequest) -> None:
     """Show the pods of jobs."""
-    from tui.screens.lists.pods import PodsView
+    from tui.screens.lists.pods import pods_view
 
-    console.views.switch(Route("pods"), PodsView())
+    console.views.switch(Route("pods"), pods_view())
     _filter(console, request.argument)
 
 
@@ -120,9 +120,9 @@ def events(console: BaseConsole, request: ActionRequest) -> None:
 
 def volumes(console: BaseConsole, request: ActionRequest) -> None:
     """Show the volume claims."""
-    from tui.screens.lists.volumes import VolumesView
+    from tui.screens.lists.volumes import volumes_view
 
-    console.views.switch(Route("volumes"), VolumesView())
+    console.views.switch(Route("volumes"), volumes_view())
     _filter(console, request.argument)
 
 

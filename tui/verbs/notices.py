@@ -136,9 +136,9 @@ class Notifier:
 
 def notices(console: BaseConsole, request: ActionRequest) -> None:
     """List the notices of this session."""
-    from tui.screens.lists.notices import NoticesView
+    from tui.screens.lists.notices import notices_view
 
-    console.views.show(Route("notices"), NoticesView())
+    console.views.show(Route("notices"), notices_view())
 
 
 def open_notice(console: BaseConsole, request: ActionRequest) -> None:

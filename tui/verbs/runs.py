@@ -18,9 +18,9 @@ MOST_AT_ONCE = 4
 
 def runs(console: BaseConsole, request: ActionRequest) -> None:
     """Show the past runs."""
-    from tui.screens.lists.compare import RunsView
+    from tui.screens.lists.compare import runs_view
 
-    console.views.show(Route("runs"), RunsView(console.context.runs))
+    console.views.show(Route("runs"), runs_view(console.context.runs))
     if request.argument and (view := console.views.current) is not None:
         view.filter_text = request.argument.removeprefix("/")
 

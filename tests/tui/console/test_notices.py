@@ -120,7 +120,7 @@ async def test_a_failure_is_reported_once_its_log_was_read(
 async def test_opening_the_notices_list_shows_all_notices_and_resets_the_counter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.screens.lists.notices.AGES_S", 0.1)
+    monkeypatch.setattr("tui.screens.base.list_view.AGES_S", 0.1)
     async with console_on(tmp_path, **scene(BERT, OTHER)) as play:
         await play.press(*typed("notifications"), shows="No news about your jobs")
         await play.press("escape")

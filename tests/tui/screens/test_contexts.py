@@ -17,7 +17,6 @@ from tests.support.objects import node, pytorch_job
 from tests.support.playground import LISTS, Playground
 from tui.app import Console
 from tui.screens.job.job import JobView
-from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.settings.options import ConsoleOptions
@@ -121,7 +120,7 @@ async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
         await clusters.command("ctx")
-        assert isinstance(play.console.screen, ContextsView)
+        assert " Contexts" in play.text
         await play.until(lambda: play.table.row_count == 2)
         host = clusters.served["prod"].host
         wide = [("prod-cluster", host)]

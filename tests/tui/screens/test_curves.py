@@ -19,7 +19,7 @@ from tests.tui.settings.keys.world import seen, titled, typed, world
 from trainer.tfevents import EventWriter
 from tui.runs.store import RUNS_FILE, RunStore
 from tui.screens.documents.text import TextView
-from tui.screens.lists.compare import CompareView, RunsView
+from tui.screens.lists.compare import CompareView
 
 NAMES = ("vgg16-topology", "vgg16-spread", "resnet50-topology", "resnet50-spread")
 
@@ -113,7 +113,7 @@ async def test_marked_runs_are_compared_with_bars(tmp_path: Path, size: tuple[in
     async with console_on(tmp_path, size=size, **some_objects()) as play:
         for each in reversed(guide()):
             play.console.context.runs.add(each)
-        await play.press("colon", *"runs", "enter", shows=RunsView)
+        await play.press("colon", *"runs", "enter", shows=" Past runs")
         assert ("Past runs (4)" in play.text and "1252" in play.text) or size == (80, 24)
         await play.press("C", shows="Two or more are compared.")
         await play.press("g", "space", *["j", "space"] * 3, shows="4 marked")

@@ -15,10 +15,8 @@ from tests.support.sample_cluster import ago
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
-from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.events import EventsView
 from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.volumes import VolumesView
 from tui.tables.events import EventGrouper, jobs_by_reference
 
 HERE = in_namespace(EVENTS)
@@ -79,7 +77,7 @@ async def test_the_event_watch_stops_below_another_view_and_resumes_without_a_ne
         await play.cluster.until_asked(HERE, watch=True)
         await play.press("question_mark", shows=HelpScreen)
         assert not watch.is_over.is_set()
-        await play.press("escape", "colon", *"ctx", "enter", shows=ContextsView)
+        await play.press("escape", "colon", *"ctx", "enter", shows=" Contexts")
         await play.until(watch.is_over.is_set)
         await play.press("escape")
         await play.cluster.until_asked(HERE, 2, watch=True)
@@ -137,7 +135,7 @@ async def test_an_empty_event_list_names_a_key_and_tab_opens_the_volumes(tmp_pat
         serve(play.cluster, HERE)
         await open_events(play, shows="No events in namespace default")
         assert "0 shows all namespaces" in play.text
-        await play.press("tab", shows=VolumesView)
+        await play.press("tab", shows=" Volumes")
 
 
 async def test_a_forbidden_event_list_is_explained_and_ctrl_r_retries_it(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
 from tests.tui.settings.keys.world import typed
 from tui.app import Console
-from tui.screens.lists.contexts import NamespacesView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.tables.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first
@@ -41,7 +40,7 @@ def order_of(play: Playground) -> list[str]:
 
 
 async def open_namespaces(play: Playground, shows: str = "") -> None:
-    await play.press("colon", *"ns", "enter", shows=NamespacesView)
+    await play.press("colon", *"ns", "enter", shows=" Namespaces")
     await play.until(lambda: shows in play.text, shows)
 
 

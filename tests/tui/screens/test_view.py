@@ -18,6 +18,7 @@ from tests.tui.settings.keys.world import typed
 from tui import screens
 from tui.app import Console
 from tui.screens import key_table
+from tui.screens.base.feed_view import DescribedList
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import Route
 from tui.screens.base.view import TooSmall
@@ -190,4 +191,4 @@ def test_a_list_with_its_own_row_handler_prevents_the_default_handler() -> None:
         if opens := vars(each).get("on_table_row_selected"):
             assert ".prevent_default()" in inspect.getsource(opens), each
         else:
-            assert each.ON_ENTER or each.__subclasses__() or each is Drawn, each
+            assert each.ON_ENTER or each.__subclasses__() or each in (Drawn, DescribedList), each

@@ -13,7 +13,6 @@ from tests.support.playground import Playground, console_on, some_objects
 from tests.tui.settings.keys.world import titled, typed
 from tui.screens.documents.text import TextView
 from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.volumes import VolumesView
 
 HERE, SAID = in_namespace(CLAIMS), in_namespace(EVENTS)
 PODS = "/api/v1/namespaces/default/pods"
@@ -36,7 +35,7 @@ def order_of(play: Playground) -> list[str]:
 
 
 async def open_volumes(play: Playground, word: str = "volumes", shows: str = "") -> None:
-    await play.press("colon", *word, "enter", shows=VolumesView)
+    await play.press("colon", *word, "enter", shows=" Volumes")
     await play.until(lambda: shows in play.text, shows)
 
 

@@ -11,9 +11,11 @@ from textual.widgets import Label
 from k8s.snapshot import ClusterSnapshot
 from tui.screens.base.view import View
 from tui.tables.column import Cell, Column, configured_columns
-from tui.text.format import NOTHING, Clock
+from tui.text.format import NOTHING, Clock, count
 from tui.widgets.table.row_set import LabelsOf
 from tui.widgets.table.table import Table
+
+AGES_S = 10.0
 
 
 def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
@@ -26,15 +28,15 @@ class ListView(View):
     """One table, redrawn on every new snapshot, order and filter; subclasses implement `render_rows`."""
 
     AUTO_FOCUS: ClassVar[str] = "Table"
-    COLUMNS: ClassVar[tuple[Column, ...]] = ()
-    ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
+    COLUMNS: tuple[Column, ...] = ()
+    ORDER: tuple[str, bool] | None = ("name", False)
     """Initial `Table.order`; None keeps the given order."""
-    ON_ENTER: ClassVar[str] = ""
+    ON_ENTER: str = ""
     """Name of the action that enter requests."""
-    NO_JOB: ClassVar[str] = ""
+    NO_JOB: str = ""
     """Message if a key needs a job and the row under the cursor has none."""
     # Restore the cursor's row when the list is opened again.
-    KEEPS_ROW: ClassVar[bool] = False
+    KEEPS_ROW: bool = False
 
     labels_of: LabelsOf | None = None
     """Labels of a row for the filter `-l`; None if rows have none."""
@@ -55,7 +57,8 @@ class ListView(View):
         return super().is_drawable and self.query_one_optional(Table) is not None
 
     def on_mount(self) -> None:
-        """Set the initial order and filter."""
+        """Set the initial order and filter, and refresh the ages while nothing changes."""
+        self.set_interval(AGES_S, self.refresh_view)
         for table in self.query(Table):  # there is none in a view that was left before it was laid out
             table.order = self.ORDER
         if self.filter_text:  # set before there were rows to filter
@@ -76,6 +79,11 @@ class ListView(View):
             text = text.replace(" (0)", "") if line == "title" else text
             text = "" if line == "totals" and text.startswith("Σ 0 ") else text
         super().set_line(line, text)
+
+    def amount_text(self, total: int) -> str:
+        """Return the number of rows, and if some are hidden, how many are visible: `3 of 5`."""
+        shown = self.query_one(Table).row_count
+        return count(total) if shown == total else f"{count(shown)} of {count(total)}"
 
     def set_list_title(self, *parts: str) -> None:
         """Set the title from the parts that are not empty, and the filter."""
@@ -130,10 +138,20 @@ class ListView(View):
             self.context.rows[self.VIEW.name] = event.table.cursor_key
         self.check_permissions()
 
+    def on_table_row_marked(self, event: Table.RowMarked) -> None:
+        """Update the number of marks."""
+        event.stop()
+        self.refresh_view()
+
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open the row."""
         event.stop()
         self.action_request(self.ON_ENTER)
+
+    def action_turn(self, switch: str, by_default: bool = False) -> None:
+        """Toggle a switch of this session."""
+        self.context.switches[switch] = not self.context.switches.get(switch, by_default)
+        self.refresh_view()
 
     def action_request(self, name: str) -> None:
         """Request an action, or explain that the row has no job."""

@@ -207,9 +207,6 @@ class TelemetryWatch:
             self._reading = None
 
 
-AGES_S = 10.0
-
-
 class TelemetryList(ListView):
     """Follows the telemetry of its rows; `render_rows` of a subclass ends with `self._telemetry.follow()`."""
 
@@ -218,10 +215,6 @@ class TelemetryList(ListView):
     ) -> None:
         super().__init__()
         self._telemetry = TelemetryWatch(self, nodes, jobs)
-
-    def on_mount(self) -> None:
-        """Refresh the ages while nothing changes."""
-        self.set_interval(AGES_S, self.refresh_view)
 
     def resume_feeds(self) -> None:
         """Start polling."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -54,7 +54,7 @@ class View(Screen[None]):
     """Full-screen view; subclasses fill the body."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    VIEW: ClassVar[ViewDeclaration] = ViewDeclaration("", focused=())
+    VIEW: ViewDeclaration = ViewDeclaration("", focused=())
 
     session: reactive[Session | None] = reactive(None, repaint=False)
     """The connected cluster; None before there is one."""

@@ -29,7 +29,7 @@ class TextView(View):
 
     CSS_PATH = "text.tcss"
     AUTO_FOCUS: ClassVar[str] = "TextLines"
-    VIEW: ClassVar[ViewDeclaration] = TEXT_VIEW
+    VIEW: ViewDeclaration = TEXT_VIEW
     WRAPS: ClassVar[bool] = True
 
     def __init__(

@@ -93,7 +93,7 @@ def fold(lines: Sequence[YamlLine]) -> tuple[list[YamlLine], int]:
 class YamlScreen(TextView):
     """The YAML of an object, updated by a watch while visible."""
 
-    VIEW: ClassVar[ViewDeclaration] = YAML_VIEW
+    VIEW: ViewDeclaration = YAML_VIEW
     WRAPS: ClassVar[bool] = False
 
     def __init__(

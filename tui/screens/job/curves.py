@@ -44,7 +44,7 @@ class CurvesView(View):
 
     CSS_PATH = "curves.tcss"
     AUTO_FOCUS: ClassVar[str] = "CurveChart"
-    VIEW: ClassVar[ViewDeclaration] = CURVES
+    VIEW: ViewDeclaration = CURVES
 
     def __init__(
         self,

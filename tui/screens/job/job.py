@@ -60,7 +60,7 @@ class JobView(View):
     CSS_PATH = "job.tcss"
     AUTO_FOCUS: ClassVar[str] = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
-    VIEW: ClassVar[ViewDeclaration] = JOB
+    VIEW: ViewDeclaration = JOB
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class LogsScreen(View):
 
     CSS_PATH = "logs.tcss"
     AUTO_FOCUS: ClassVar[str] = "LogView"
-    VIEW: ClassVar[ViewDeclaration] = LOGS
+    VIEW: ViewDeclaration = LOGS
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ JOBS = ViewDeclaration(
     "jobs",
     "Jobs",
     keys=(
-        Key("jobs.mine", "M", "mine", "Only my jobs (toggle)", "mine"),
+        Key("jobs.mine", "M", "turn('mine')", "Only my jobs (toggle)", "mine"),
         Key("jobs.faults", "F", "faults", "Only failed, restarting, silent or stuck jobs (toggle)", "faults"),
-        Key("jobs.older", "o", "older", "Include jobs that finished more than 7 days ago (toggle)"),
+        Key("jobs.older", "o", "turn('older')", "Include jobs that finished more than 7 days ago (toggle)"),
         Key("jobs.loss", "x", "loss", "Show the loss of running jobs (toggle)"),
         Key("jobs.nodes_pane", "1", "focus_pane('nodes')", "Go to the node bar"),
         Key("jobs.list_pane", "2", "focus_pane('list')", "Go to the list"),
@@ -34,7 +34,7 @@ JOBS = ViewDeclaration(
 PODS = ViewDeclaration(
     "pods",
     "Pods",
-    keys=(Key("pods.mine", "M", "mine", "Only pods of my jobs (toggle)", "mine"),),
+    keys=(Key("pods.mine", "M", "turn('pods.all_users')", "Only pods of my jobs (toggle)", "mine"),),
     command=Action(
         "pods", "Pods of my jobs, or of all", "navigate", commands=("pods", "pod", "po"), argument="filter"
     ),
@@ -86,7 +86,7 @@ EVENTS = ViewDeclaration(
             "events.open_event", "enter,d", "open_event", "Open the event's job, otherwise the event", "open"
         ),
         Key("events.whole_event", "v", "whole_event", "Show the event in full", "whole"),
-        Key("events.warnings", "F", "warnings", "Only warnings (toggle)", "warnings"),
+        Key("events.warnings", "F", "turn('events.warnings')", "Only warnings (toggle)", "warnings"),
     ),
     command=Action("events", "Events", "navigate", commands=("events", "event", "ev"), argument="filter"),
     next_view="volumes",
@@ -126,7 +126,7 @@ NOTICES = ViewDeclaration(
 RUNS = ViewDeclaration(
     "runs",
     "Past runs",
-    keys=(Key("runs.compare", "C", "compare_marked", "Compare the marked runs", "compare"),),
+    keys=(Key("runs.compare", "C", "request_marked('compare')", "Compare the marked runs", "compare"),),
     command=Action(
         "runs", "Past runs, also of jobs that are gone", "runs", commands=("runs", "run"), argument="filter"
     ),

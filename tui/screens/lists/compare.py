@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar
+from typing import Any
 
 from textual import work
 
@@ -14,70 +14,36 @@ from k8s.text.sanitize import sanitize
 from tui.runs.compare import MAX_BAR_CELLS, MIN_BAR_CELLS, CompareColumn, CompareRow, Comparison
 from tui.runs.record import RunRecord
 from tui.runs.store import RunStore
+from tui.screens.base.feed_view import DescribedList, ListContent, ListDescription
 from tui.screens.base.list_view import ListView
-from tui.screens.base.request import ActionRequest
 from tui.screens.lists import COMPARE, RUNS
 from tui.settings.keys import ViewDeclaration
-from tui.tables.column import Cell, Column, ListColumn, Row, cells
+from tui.tables.column import Cell, Column, Row, cells
 from tui.tables.runs import COLUMNS
 from tui.text.format import CellStyle, Clock, memory, plural
 from tui.widgets.table.table import Table
 
-AGES_S = 10.0
 
+def runs_view(store: RunStore) -> DescribedList:
+    """Return the list of past runs, the newest first."""
 
-class RunsView(ListView):
-    """List of past runs, the newest first."""
-
-    VIEW: ClassVar[ViewDeclaration] = RUNS
-    ON_ENTER: ClassVar[str] = "open_run"
-    COLUMNS: ClassVar[tuple[ListColumn[RunRecord, Clock], ...]] = COLUMNS
-    ORDER: ClassVar[tuple[str, bool] | None] = None
-    KEEPS_ROW: ClassVar[bool] = True
-
-    def __init__(self, store: RunStore) -> None:
-        super().__init__()
-        self._store = store
-
-    def on_mount(self) -> None:
-        """Refresh the ages, and show runs that are recorded meanwhile."""
-        self.set_interval(AGES_S, self.refresh_view)
-
-    def render_rows(self, table: Table) -> None:
-        """Fill the table and the lines around it."""
-        clock = Clock.ahead(0)
-        runs = [each for each in reversed(self._store.records()) if each.name]
-        table.empty = "No past runs yet.\nJobs are recorded when they end, or are deleted here."
-        columns = self.columns_of(COLUMNS)
-        table.set_columns(columns, [Row(each.uid, cells(each, clock, columns)) for each in runs])
-        marked = f"{len(table.marks)} marked" if table.marks else ""
-        self.set_list_title(f"Past runs ({len(runs)})", marked)
-        problems = self._store.problems
-        self.set_line(
-            "notice", f"{plural(len(problems), 'record')} skipped: {problems[0]}" if problems else ""
-        )
-        size = memory(self._store.size_bytes)
-        self.set_line(
-            "totals", f"Σ {plural(len(runs), 'run')} · {size} · gpuconsole runs --clear deletes them"
+    def content(view: DescribedList, columns: Any) -> ListContent:
+        clock, marks = Clock.ahead(0), view.query_one(Table).marks
+        found = [each for each in reversed(store.records()) if each.name]
+        size, problems = memory(store.size_bytes), store.problems
+        return ListContent(
+            rows=[Row(each.uid, cells(each, clock, columns)) for each in found],
+            title=[f"Past runs ({len(found)})", f"{len(marks)} marked" if marks else ""],
+            totals=f"Σ {plural(len(found), 'run')} · {size} · gpuconsole runs --clear deletes them",
+            empty="No past runs yet.\nJobs are recorded when they end, or are deleted here.",
+            notice=f"{plural(len(problems), 'record')} skipped: {problems[0]}" if problems else "",
         )
 
-    @property
-    def is_synced(self) -> bool:
-        """Return True: past runs need no request."""
-        return True
-
-    def on_table_row_marked(self, event: Table.RowMarked) -> None:
-        """Update the number of marks."""
-        event.stop()
-        self.refresh_view()
-
-    def selected_object(self) -> str:
-        """Return the UID of the run under the cursor."""
-        return self.selected_row()
-
-    def action_compare_marked(self) -> None:
-        """Compare the marked runs."""
-        self.post_message(ActionRequest("compare", " ".join(self.query_one(Table).marks)))
+    return DescribedList(
+        ListDescription(
+            view=RUNS, columns=COLUMNS, content=content, on_enter="open_run", order=None, keeps_row=True
+        )
+    )
 
 
 BAR = "bar"
@@ -86,10 +52,10 @@ BAR = "bar"
 class CompareView(ListView):
     """Table of the settings that differ, and of values; bars show the value of the order."""
 
-    VIEW: ClassVar[ViewDeclaration] = COMPARE
-    ON_ENTER: ClassVar[str] = "open_job"
-    NO_JOB: ClassVar[str] = "The job of this run is gone; :runs shows its record."
-    ORDER: ClassVar[tuple[str, bool] | None] = None
+    VIEW: ViewDeclaration = COMPARE
+    ON_ENTER: str = "open_job"
+    NO_JOB: str = "The job of this run is gone; :runs shows its record."
+    ORDER: tuple[str, bool] | None = None
 
     def __init__(self, count: int, fetch: Callable[[], Awaitable[Sequence[RunRecord]]]) -> None:
         """Compare the runs that `fetch` returns, `count` of them."""

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar
-
-from textual import work
 
 from k8s.client.auth.kubeconfig import Context, Kubeconfig
 from k8s.models.namespace import Namespace, Quota
 from k8s.models.resources import NAMESPACES as RESOURCE
 from k8s.models.resources import QUOTAS
-from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import NoCluster
 from k8s.text.sanitize import sanitize
-from tui.screens.base.feed_view import FeedView
-from tui.screens.base.list_view import ListView
+from tui.screens.base.feed_view import DescribedList, ListContent, ListDescription
 from tui.screens.lists import NAMESPACES
 from tui.session.list_feed import ListFeed
-from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row, amount_cell
 from tui.tables.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
-from tui.terminal.key_queue import keys_held
 from tui.text.format import NOTHING, CellStyle, Clock, devices, plural
-from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("here", "", min_width=1),
@@ -36,56 +28,35 @@ COLUMNS = (
 )
 
 
-class ContextsView(ListView):
-    """List of contexts; read from files, so it needs no cluster."""
+def contexts_view(read: Callable[[], Kubeconfig]) -> DescribedList:
+    """Return the list of contexts, which needs no cluster.
 
-    VIEW: ClassVar[ViewDeclaration] = NAMESPACES
-    ON_ENTER: ClassVar[str] = "switch"
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    `read` runs in a thread because home folders may be slow.
+    """
+    known: Kubeconfig | None = None
 
-    def __init__(self, read: Callable[[], Kubeconfig]) -> None:
-        """Show the result of `read`, which runs in a thread because home folders may be slow."""
-        super().__init__()
-        self._read = read
-        self._contexts: dict[str, Context] = {}
-        self._problem = ""
-        self._is_read = False
-
-    def on_mount(self) -> None:
-        """Read the kubeconfig."""
-        self._reread()
-
-    @work(group="contexts", exclusive=True)
-    async def _reread(self) -> None:
+    async def load() -> None:
+        nonlocal known
         try:
-            with keys_held(self.app):  # they are for the table that it fills
-                found = await asyncio.to_thread(self._read)
+            known = await asyncio.to_thread(read)
         except NoCluster as error:
-            found = Kubeconfig(problems=(error.why,))
-        self._contexts = {context.name: context for context in found.contexts}
-        self._problem = "\n".join(found.problems)
-        self._is_read = True
-        self.refresh_view()
+            known = Kubeconfig(problems=(error.why,))
 
-    def render_rows(self, table: Table) -> None:
-        """Fill the table and the lines around it."""
-        table.empty = "There is no context." if self._is_read else "Reading the kubeconfig…"
-        here = self.snapshot.context
-        table.set_rows([_row(context, is_here=context.name == here) for context in self._contexts.values()])
-        amount = len(self._contexts)
-        self.set_list_title(f"Contexts ({amount})")
-        self.set_line("notice", self._problem)
-        self.set_line(
-            "totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else "")
+    def content(view: DescribedList, _columns: object) -> ListContent:
+        found, here = known or Kubeconfig(), view.snapshot.context
+        amount = len(found.contexts)
+        return ListContent(
+            rows=[_row(each, is_here=each.name == here) for each in found.contexts],
+            title=[f"Contexts ({amount})"],
+            totals=f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else ""),
+            empty="There is no context." if known is not None else "Reading the kubeconfig…",
+            notice="\n".join(found.problems),
+            is_complete=known is not None,
         )
 
-    def selected_object(self) -> str:
-        """Return the context under the cursor."""
-        return self.selected_row()
-
-    def refresh_feeds(self) -> None:
-        """Read the kubeconfig again."""
-        self._reread()
+    return DescribedList(
+        ListDescription(view=NAMESPACES, columns=COLUMNS, content=content, on_enter="switch", load=load)
+    )
 
 
 def _row(context: Context, *, is_here: bool) -> Row:
@@ -114,60 +85,50 @@ NAMESPACE_COLUMNS = (
 ALL_KEY = "*"
 
 
-class NamespacesView(FeedView):
-    """List of namespaces: all, then recent ones, then the rest."""
+def namespaces_view() -> DescribedList:
+    """Return the list of namespaces: all, then recent ones, then the rest."""
+    listed: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
+    quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)
 
-    VIEW: ClassVar[ViewDeclaration] = NAMESPACES
-    ON_ENTER: ClassVar[str] = "switch"
-    COLUMNS: ClassVar[tuple[Column, ...]] = NAMESPACE_COLUMNS
-    NOUN: ClassVar[str] = "namespaces"
-    ORDER: ClassVar[tuple[str, bool] | None] = None
-
-    def __init__(self) -> None:
-        self._namespaces: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
-        self._quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)
-        super().__init__(self._namespaces, self._quotas)
-
-    def render_rows(self, table: Table) -> None:
-        """Fill the table and the lines around it."""
-        snapshot, session = self.snapshot, self.session
+    def content(view: DescribedList, _columns: object) -> ListContent:
+        snapshot, session, recent = view.snapshot, view.session, view.context.recent
         clock = Clock.ahead(snapshot.clock_offset_s)
-        is_synced = self._namespaces.state.is_synced
-        table.empty = self.empty_text("No namespace is known.\nctrl+r refreshes")
-        own = session.client.config.namespace if session is not None else ""
-        found = (
-            namespace_usages(
-                self._namespaces.objects.values(),
+        found: list[NamespaceUsage] = []
+        if session is not None:
+            own = [session.client.config.namespace, snapshot.namespace, *recent]
+            found = namespace_usages(
+                listed.objects.values(),
                 session.mirror.all_jobs,
                 snapshot.nodes,
-                self._quotas.objects.values(),
-                [own, snapshot.namespace, *self.context.recent] if is_synced else [],
+                quotas.objects.values(),
+                own if listed.state.is_synced else [],
             )
-            if session is not None
-            else []
-        )
-        rows = recent_first(found, self.context.recent)
+        total, places = total_usage(found), recent_first(found, recent)
         if found and "pods" not in snapshot.problems:
-            rows.insert(0, total_usage(found))
-        self.fill(table, [], lambda _: [_namespace_row(each, clock, snapshot.namespace) for each in rows])
-        self.set_feed_title("Namespaces", len(rows))
-        total = total_usage(found)
-        gpus = devices(total.gpus_held, total.shares_held)
-        self.set_line(
-            "totals",
-            f"Σ {plural(len(found), 'namespace')} · {plural(total.jobs, 'unfinished job')}"
-            f" · {gpus} held · {total.gpus_waiting} requested and waiting",
+            places.insert(0, total)
+        notice = view.notice(snapshot)
+        if listed.is_refused and not snapshot.stale and (missing := listed.missing):
+            notice = f"{missing.words}\nShowing your own and those of pods and jobs; :ns NAME goes to any."
+        return ListContent(
+            rows=[_namespace_row(each, clock, snapshot.namespace) for each in places],
+            title=["Namespaces ({})", listed.progress],
+            totals=f"Σ {plural(len(found), 'namespace')} · {plural(total.jobs, 'unfinished job')}"
+            f" · {devices(total.gpus_held, total.shares_held)} held"
+            f" · {total.gpus_waiting} requested and waiting",
+            empty=view.empty_text("namespaces", "No namespace is known.\nctrl+r refreshes"),
+            notice=notice,
         )
 
-    def notice(self, snapshot: ClusterSnapshot) -> str:
-        """Explain the source of the names if namespaces may not be listed."""
-        if self._namespaces.is_refused and not snapshot.stale and (missing := self._namespaces.missing):
-            return f"{missing.words}\nShowing your own and those of pods and jobs; :ns NAME goes to any."
-        return super().notice(snapshot)
-
-    def selected_object(self) -> str:
-        """Return the namespace under the cursor; `*` for all."""
-        return self.selected_row()
+    return DescribedList(
+        ListDescription(
+            view=NAMESPACES,
+            columns=NAMESPACE_COLUMNS,
+            content=content,
+            on_enter="switch",
+            order=None,
+            feeds=(listed, quotas),
+        )
+    )
 
 
 def _namespace_row(place: NamespaceUsage, clock: Clock, here: str) -> Row:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar
 
 from k8s.kinds import JobRef
 from k8s.models import Event
@@ -29,17 +28,14 @@ from tui.text.format import Clock, plural
 from tui.widgets.table.row_set import RowCache
 from tui.widgets.table.table import Table
 
-ONLY_WARNINGS = "events.warnings"
-
 
 class EventsView(FeedView):
     """List of events."""
 
-    VIEW: ClassVar[ViewDeclaration] = EVENTS
-    COLUMNS: ClassVar[tuple[ListColumn[FoldedEvent, Clock], ...]] = COLUMNS
-    NOUN: ClassVar[str] = "events"
-    NO_JOB: ClassVar[str] = "This event is about no job; v shows it in full."
-    ORDER: ClassVar[tuple[str, bool]] = ("age", False)
+    VIEW: ViewDeclaration = EVENTS
+    COLUMNS: tuple[ListColumn[FoldedEvent, Clock], ...] = COLUMNS
+    NO_JOB: str = "This event is about no job; v shows it in full."
+    ORDER: tuple[str, bool] = ("age", False)
 
     def __init__(self) -> None:
         self._events: ListFeed[Event] = ListFeed(RESOURCE, Event)
@@ -53,31 +49,31 @@ class EventsView(FeedView):
 
     @property
     def _only_warnings(self) -> bool:
-        return self.context.switches.get(ONLY_WARNINGS, False)
+        return self.context.switches.get("events.warnings", False)
 
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         groups, clock = self._group_events(), Clock.ahead(self.snapshot.clock_offset_s)
         namespace = self.snapshot.namespace
-        table.empty = self.empty_text(self._nothing_happened(namespace))
-
-        def rows_of(columns: Sequence[ListColumn[FoldedEvent, Clock]]) -> list[Row]:
-            # Ages grow, all else stays: of ten thousand rows only that is written anew.
-            ageless = self._ageless_rows.rows(
-                groups, lambda each: Row(each.key, cells(each.folded, clock, columns)), drawn_for=columns
-            )
-            row_of = {row.key: row for row in ageless}
-            place = next((place for place, column in enumerate(columns) if column.is_age), None)
-            return self._row_cache.rows(
-                groups,
-                lambda each: _aged(row_of[each.key], each.folded, clock, place),
-                drawn_for=(columns, clock.is_rough),
-                now_s=clock.now.timestamp(),
-                age_s=lambda each: _age_s(each, clock.now),
-            )
-
-        self.fill(table, ["namespace"] if namespace else [], rows_of)
-        self.set_feed_title("Events", len(groups), "warnings only" if self._only_warnings else "")
+        table.empty = self.empty_text("events", self._nothing_happened(namespace))
+        columns = self.columns_of(COLUMNS, ("namespace",) if namespace else ())
+        # Ages grow, all else stays: of ten thousand rows only that is written anew.
+        ageless = self._ageless_rows.rows(
+            groups, lambda each: Row(each.key, cells(each.folded, clock, columns)), drawn_for=columns
+        )
+        row_of = {row.key: row for row in ageless}
+        place = next((place for place, column in enumerate(columns) if column.is_age), None)
+        rows = self._row_cache.rows(
+            groups,
+            lambda each: _aged(row_of[each.key], each.folded, clock, place),
+            drawn_for=(columns, clock.is_rough),
+            now_s=clock.now.timestamp(),
+            age_s=lambda each: _age_s(each, clock.now),
+        )
+        table.set_columns(columns, rows)
+        which = "warnings only" if self._only_warnings else ""
+        self.set_list_title(f"Events ({self.amount_text(len(groups))})", which, self._events.progress)
+        self.set_line("notice", self.notice(self.snapshot))
         events = sum(len(each.events) for each in groups)
         warnings = sum(len(each.events) for each in groups if each.folded.is_warning)
         folded = f" in {plural(len(groups), 'line')}" if events != len(groups) else ""
@@ -100,11 +96,6 @@ class EventsView(FeedView):
             return f"No warning {where}.\nF shows all {plural(len(self._events.objects), 'event')}."
         more = "0 shows all namespaces · " if namespace else ""
         return f"No events {where}: servers forget them after an hour or so.\n{more}tab shows the volumes"
-
-    def action_warnings(self) -> None:
-        """Toggle showing only warnings."""
-        self.context.switches[ONLY_WARNINGS] = not self._only_warnings
-        self.refresh_view()
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open the event."""

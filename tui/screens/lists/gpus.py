@@ -74,7 +74,7 @@ _STYLES: tuple[tuple[str, str, str, CellStyle], ...] = (
 class GpusView(TelemetryList):
     """The GPUs of a node or a job, with their readings."""
 
-    VIEW: ClassVar[ViewDeclaration] = GPUS
+    VIEW: ViewDeclaration = GPUS
 
     @property
     def node_name(self) -> str:
@@ -98,9 +98,9 @@ class NodeGpusView(GpusView):
     """Pods that hold GPUs of one node, and its free GPUs."""
 
     CSS_PATH: ClassVar = "gpus.tcss"
-    ON_ENTER: ClassVar[str] = "open_job"
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
-    ORDER: ClassVar[tuple[str, bool] | None] = None
+    ON_ENTER: str = "open_job"
+    COLUMNS: tuple[Column, ...] = COLUMNS
+    ORDER: tuple[str, bool] | None = None
 
     def __init__(self, node: str) -> None:
         """Show the node with this name."""
@@ -221,8 +221,8 @@ class NodeGpusView(GpusView):
 class UsageView(GpusView):
     """Ranks of one job with their usage."""
 
-    COLUMNS: ClassVar[tuple[Column, ...]] = USAGE_COLUMNS
-    ORDER: ClassVar[tuple[str, bool] | None] = None
+    COLUMNS: tuple[Column, ...] = USAGE_COLUMNS
+    ORDER: tuple[str, bool] | None = None
 
     def __init__(self, ref: JobRef) -> None:
         super().__init__(self._gpu_nodes, lambda: (ref,))

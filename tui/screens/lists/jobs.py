@@ -55,11 +55,11 @@ _ALL = ":info"
 class JobsView(ListView):
     """The job list with its panes."""
 
-    VIEW: ClassVar[ViewDeclaration] = JOBS
-    COLUMNS: ClassVar[tuple[ListColumn[Job, JobsNow], ...]] = console_columns(COLUMNS)
-    ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
-    ON_ENTER: ClassVar[str] = "open_job"
-    KEEPS_ROW: ClassVar[bool] = True
+    VIEW: ViewDeclaration = JOBS
+    COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = console_columns(COLUMNS)
+    ORDER: tuple[str, bool] | None = ("age", False)
+    ON_ENTER: str = "open_job"
+    KEEPS_ROW: bool = True
     CSS_PATH: ClassVar = "jobs.tcss"
 
     def __init__(self) -> None:
@@ -122,13 +122,12 @@ class JobsView(ListView):
         return bar_keys(self.panes.focused, super().bar_keys, self.context, has_room=has_layouts)
 
     def on_mount(self) -> None:
-        """Watch the width and the focus, and refresh the ages."""
+        """Watch the width and the focus."""
         for table in self.query(Table):
             self.watch(table, "is_wide", self.refresh_view, init=False)
         if self.route is not None and self.route.argument == "all":
             self.context.switches["older"] = True
         self.watch(self, "focused", self._show_keys, init=False)
-        self.set_interval(10, self.refresh_view)
 
     def _show_keys(self) -> None:
         for bar in self.query(KeyBar):
@@ -282,7 +281,7 @@ class JobsView(ListView):
 
     def action_loss(self) -> None:
         """Toggle the loss column."""
-        self._turn("loss", self.context.has_loss)
+        self.action_turn("loss", self.context.has_loss)
 
     def go_to_created(self, ref: JobRef) -> None:
         """Select a created job as soon as it is listed."""
@@ -385,23 +384,6 @@ class JobsView(ListView):
         """Return the names of the focused rows or nodes."""
         words = self.panes.copy_text()
         return super().copy_text() if words is None else words
-
-    def on_table_row_marked(self, event: Table.RowMarked) -> None:
-        """Update the number of marks."""
-        event.stop()
-        self.refresh_view()
-
-    def action_mine(self) -> None:
-        """Toggle showing only the user's jobs."""
-        self._turn("mine")
-
-    def action_older(self) -> None:
-        """Toggle showing jobs that finished long ago."""
-        self._turn("older")
-
-    def _turn(self, switch: str, by_default: bool = False) -> None:
-        self.context.switches[switch] = not self.context.switches.get(switch, by_default)
-        self.refresh_view()
 
     def action_faults(self) -> None:
         """Toggle showing only jobs with faults."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import ClassVar
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow, format_sums
 from k8s.status import Status
@@ -18,7 +17,7 @@ from tui.settings.keys import ViewDeclaration
 from tui.tables.column import ListColumn, console_columns
 from tui.tables.nodes import COLUMNS, READING_KEYS, NodesNow, node_row
 from tui.text.empty_states import no_nodes
-from tui.text.format import Clock, count, plural
+from tui.text.format import Clock, plural
 from tui.text.gpu_words import source_text
 from tui.widgets.table.row_set import RowCache, for_ever
 from tui.widgets.table.table import Table
@@ -31,10 +30,10 @@ _WAITING = (Status.QUEUED, Status.PENDING)
 class NodesView(TelemetryList):
     """List of nodes."""
 
-    VIEW: ClassVar[ViewDeclaration] = NODES
-    ON_ENTER: ClassVar[str] = "node_gpus"
-    KEEPS_ROW: ClassVar[bool] = True
-    COLUMNS: ClassVar[tuple[ListColumn[NodeRow, NodesNow], ...]] = COLUMNS_WITHOUT_READINGS
+    VIEW: ViewDeclaration = NODES
+    ON_ENTER: str = "node_gpus"
+    KEEPS_ROW: bool = True
+    COLUMNS: tuple[ListColumn[NodeRow, NodesNow], ...] = COLUMNS_WITHOUT_READINGS
 
     def __init__(self, begin_with: str = "") -> None:
         """Create the view.
@@ -86,10 +85,8 @@ class NodesView(TelemetryList):
         )
         table.set_columns(columns, rows)
         self._telemetry.follow()
-        shown = table.row_count
-        amount = count(shown) if shown == len(nodes) else f"{count(shown)} of {count(len(nodes))}"
         read = source_text(telemetry.nodes.values(), datetime.now(UTC))
-        self.set_list_title(f"Nodes ({amount})", read, *progress_of(snapshot))
+        self.set_list_title(f"Nodes ({self.amount_text(len(nodes))})", read, *progress_of(snapshot))
         self.set_line("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
         self.set_line("totals", totals(snapshot))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import ClassVar
 
 from k8s.kinds import JobRef
 from tui.screens.base.telemetry_list import TelemetryList
@@ -32,11 +31,11 @@ _SEPARATOR = "\x1f"
 class UsersView(TelemetryList):
     """Users, each followed by their jobs."""
 
-    VIEW: ClassVar[ViewDeclaration] = USERS
-    ON_ENTER: ClassVar[str] = "open_job"
-    NO_JOB: ClassVar[str] = "This is the user's total; select a job below."
-    COLUMNS: ClassVar[tuple[ListColumn[UserLine, None], ...]] = COLUMNS
-    ORDER: ClassVar[tuple[str, bool] | None] = None
+    VIEW: ViewDeclaration = USERS
+    ON_ENTER: str = "open_job"
+    NO_JOB: str = "This is the user's total; select a job below."
+    COLUMNS: tuple[ListColumn[UserLine, None], ...] = COLUMNS
+    ORDER: tuple[str, bool] | None = None
 
     def __init__(self) -> None:
         super().__init__(self._held_nodes)

@@ -26,16 +26,23 @@ from tests.support.objects import node, pytorch_job
 from tests.support.playground import console_on
 from tui.__main__ import main
 from tui.app import Console
+from tui.runs.store import RunStore
 from tui.screens import ACTIONS, key_table
 from tui.screens import VIEWS as DECLARED
+from tui.screens.base.feed_view import DescribedList
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import INTERRUPT, View
 from tui.screens.base.view_context import ViewContext
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.dialogs.palette import ActionProvider
+from tui.screens.lists.compare import runs_view
+from tui.screens.lists.contexts import namespaces_view
 from tui.screens.lists.home_panes import PaneName, pane_keys
 from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.notices import notices_view
+from tui.screens.lists.pods import pods_view
+from tui.screens.lists.volumes import volumes_view
 from tui.settings.keys import EVERYWHERE, ROW, TABLE, Action, ActionTable, Argument, Key, On, view_keys
 from tui.settings.keys.advice import console_advice
 from tui.settings.keys.completion import complete, nearest_command
@@ -64,7 +71,16 @@ def subclasses(owner: type[Any]) -> Iterator[type[Any]]:
             yield each
 
 
-VIEWS: Mapping[str, type[View]] = {each.VIEW.name: each for each in subclasses(View) if each.VIEW.name}
+def class_of(view: DescribedList) -> type[View]:
+    """Return a class with what the list's description says."""
+    described = {name: getattr(view, name) for name in ("VIEW", "COLUMNS", "ON_ENTER")}
+    return type("Described", (DescribedList,), described)
+
+
+DESCRIBED = (pods_view(), volumes_view(), namespaces_view(), notices_view(), runs_view(RunStore()))
+VIEWS: Mapping[str, type[View]] = {
+    each.VIEW.name: each for each in (*subclasses(View), *map(class_of, DESCRIBED)) if each.VIEW.name
+}
 """Views with keys of their own, by name; of the text views, any."""
 
 
