@@ -47,9 +47,9 @@ class Argument:
         return f"--{self.name}"
 
     def read(self, text: str) -> str | int | float:
-        """Parse a value of the argument's type; InvalidValue if the text is none."""
+        """Parse a value of the argument's type; raise InvalidValue if that fails."""
         if self.choices and text not in self.choices:
-            raise InvalidValue(f"{text!r} is none of {self._likely(text)}")
+            raise InvalidValue(f"{text!r} is not one of {self._likely(text)}")
         value: str | int | float = text
         if isinstance(self.default, int | float):
             whole = isinstance(self.default, int)
@@ -68,7 +68,7 @@ class Argument:
         if len(self.choices) <= MANY_CHOICES:
             return ", ".join(self.choices)
         close = " or ".join(difflib.get_close_matches(text, self.choices))
-        return f"the {len(self.choices)} there are" + (f"; did you mean {close}?" if close else "")
+        return f"the {len(self.choices)} choices" + (f"; did you mean {close}?" if close else "")
 
     @property
     def bounds(self) -> str:

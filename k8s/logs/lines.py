@@ -338,7 +338,7 @@ class Delivered:
             self._head += chunk[:_HEAD_BYTES]
 
     def skip(self, block: bytes) -> tuple[bytes, bool]:
-        """Return the part of a block that is new, and False if the log is another one by now.
+        """Return the new part of a block, and False if the log was replaced.
 
         A rotated log begins differently and shares no line with the one before it, so all of it is new.
         """

@@ -121,7 +121,7 @@ class SliceDevice(BasicDevice, frozen=True):
 
     @property
     def is_counted(self) -> bool:
-        """Return False if it is another way to use a card that has a device of its own."""
+        """Return False for a device that offers a card already counted as another device."""
         attributes = self.properties.attributes or {}
         kind = attributes["type"].string if "type" in attributes else ""
         return kind not in _PARTS or bool(self.properties.consumes_counters)

@@ -171,7 +171,7 @@ def _chosen(lines: list[PlotLine], texts: Sequence[str]) -> list[PlotLine]:
     """Return the lines whose name contains one of the texts, or all without texts, sorted by tag.
 
     Raises:
-        NoCurves: There is none.
+        NoCurves: No line matches.
     """
     lines.sort(key=lambda line: tag_key(line.name))
     if not texts:

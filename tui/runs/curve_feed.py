@@ -351,10 +351,10 @@ class CurveFeed:
         return has_news
 
     async def _search(self, writer: Replica | None) -> str:
-        """Return the folder with metrics in the pod, if there is just one.
+        """Return the only folder with metrics in the pod.
 
         Raises:
-            KubeError: There is none, or there are several: see `folders`.
+            KubeError: The pod has no such folder, or several: see `folders`.
         """
         instance = self._instance(writer)
         if writer is not None and instance is not None and self._must_search:
@@ -426,7 +426,7 @@ class TensorBoardReader:
 
         Raises:
             NotFound: The job has no TensorBoard.
-            KubeError: It does not answer, or is another program.
+            KubeError: TensorBoard does not answer, or another program does.
         """
         self._path = self._path or await tensorboard_proxy(self._client, self._job)
         self.name = self._path.rpartition("/proxy")[0].rpartition("/")[2]
