@@ -48,7 +48,7 @@ def main(words: Sequence[str], rows: Mapping[str, str] = ROWS) -> int:
 
 
 def _status(*row: str | bool) -> int | None:
-    """Measure a row in its own process: Linux counts the memory of whoever starts a program as its peak."""
+    """Measure a row in its own process: a child's peak memory includes its parent's on Linux."""
     process = multiprocessing.get_context("spawn").Process(target=measure, args=row)
     process.start()
     process.join()

@@ -126,7 +126,7 @@ GPT_OF_NOISE = "--model gpt --dataset sequences"
          "argument --vocabulary: required if --token-bytes is not 1 (GPT-2's is 50257)"),
         ("ddp", "--epochs 1 --profile", "--profile was removed: run the trainer under nsys profile"),
         ("mpi", "--master_port=7", "--master-port was removed: set MASTER_PORT (mpirun -x MASTER_PORT"),
-        ("mpi", "--model alexnet", "argument --model: 'alexnet' is not one of vgg16, resnet50, resnet18, tiny."),
+        ("mpi", "--model vgg", "argument --model: 'vgg' is not one of vgg16, resnet50, resnet18, tiny."),
         ("mpi", "--use-adasum", "unrecognized arguments: --use-adasum."),
     ],
 )  # fmt: skip
