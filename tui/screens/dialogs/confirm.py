@@ -13,11 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
 from k8s.text.sanitize import sanitize_lines
+from tui.screens.dialogs.detail import ScrollPane
 from tui.settings.keys import DELETE, DIALOG, SCROLL
 from tui.text.change_plans import PROPAGATIONS, ChangePlan
 from tui.widgets.bindings import bindings
 from tui.widgets.prompt import LineInput
-from tui.widgets.scroll_pane import ScrollPane
 
 # Details that are longer may need scrolling.
 _MOST_LINES = 10

@@ -16,10 +16,10 @@ from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
 from tui.screens.base.view_context import ViewContext
+from tui.screens.dialogs.detail import ScrollPane
 from tui.settings.keys import HELP, PROMPT, TABLE, Key
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
-from tui.widgets.scroll_pane import ScrollPane
 
 # Keys or command, description, and style.
 Line = tuple[str, str, Literal["heading", "key", "refused"]]
