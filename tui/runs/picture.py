@@ -14,7 +14,6 @@ from datetime import datetime
 
 from tui.runs.braille import MARKERS, Canvas
 from tui.runs.plot import (
-    PAINTS,
     X_AXES,
     Piece,
     Placed,
@@ -31,7 +30,7 @@ from tui.text.format import NOTHING, count, duration, number, plural, si
 from tui.text.natural_order import tell_apart
 
 __all__ = [
-    "PAINTS", "X_AXES", "Drawing", "Picture", "Piece", "PlotCurve", "PlotOptions", "StepAxis", "XAxis",
+    "X_AXES", "Drawing", "Picture", "Piece", "PlotCurve", "PlotOptions", "StepAxis", "XAxis",
     "draw",
 ]  # fmt: skip
 

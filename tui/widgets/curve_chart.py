@@ -16,18 +16,18 @@ from textual.binding import BindingType
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widget import Widget
 
 from k8s.logs import Item, LogLine
 from k8s.text.sanitize import sanitize
 from trainer.tfevents import Restart, ScalarCurve, ScalarSeries
 from tui.runs.log_points import LogPoints
-from tui.runs.picture import PAINTS, X_AXES, Drawing, Picture, Piece, PlotCurve, PlotOptions, XAxis
+from tui.runs.picture import X_AXES, Drawing, Picture, Piece, PlotCurve, PlotOptions, XAxis
 from tui.runs.series import Series
 from tui.settings.keys import CHART
 from tui.terminal.line_filters import lets_out_only_ascii
 from tui.text.natural_order import tag_rank
 from tui.widgets.bindings import bindings
+from tui.widgets.painted import PaintedWidget, palette_of
 
 __all__ = ["CurveChart", "PlotCurve", "PlotOptions"]
 
@@ -37,7 +37,7 @@ SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 LEAST_ZOOM = 1e-6
 
 
-class CurveChart(Widget, can_focus=True):
+class CurveChart(PaintedWidget, can_focus=True):
     """Chart of one or several curves, drawn again when points, size or options change.
 
     Moving the cursor updates only its column, the title and the legend.
@@ -46,14 +46,6 @@ class CurveChart(Widget, can_focus=True):
     DEFAULT_CSS = """
     CurveChart { width: 1fr; height: 1fr; }
     """
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"curve-chart--{paint}"
-        for paint in (
-            *("title", "value", "axis", "note", "alarm", "cursor"),
-            *(f"{kind}-{number}" for kind in ("series", "raw") for number in range(1, PAINTS + 1)),
-        )
-    }
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(CHART)
 
@@ -243,9 +235,7 @@ class CurveChart(Widget, can_focus=True):
         self._strips.clear()
 
     def _style(self, paint: str) -> Style:
-        name = f"curve-chart--{paint}"
-        style = self.get_component_rich_style(name, partial=True)
-        colour = self.get_component_styles(name).color
+        style, colour = palette_of(self.app).look(f"curve-chart--{paint}")
         if colour.a == 1 or colour.ansi is not None:
             return style
         # A Rich style has no transparency: lay the colour on the background here.

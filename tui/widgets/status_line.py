@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual.reactive import reactive
-from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.settings.keys import Key
 from tui.text.format import CellStyle, Run, age, gpu_bar
 from tui.widgets.home.node_groups import NodeGroups
+from tui.widgets.painted import PaintedWidget
 
 # Looks of the counter's pieces.
 _LOOKS: dict[CellStyle, str] = {"failed": "stale", "pending": "simulated"}
 
 
-class StatusLine(Widget):
+class StatusLine(PaintedWidget):
     """Context, namespace and user; held GPUs; connection state or the age of stale data."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "status-line--context",
-        "status-line--quiet",
-        "status-line--stale",
-        "status-line--simulated",
-        "status-line--live",
-    }
 
     DEFAULT_CSS = """
     StatusLine { height: 1; }
@@ -124,17 +115,15 @@ class StatusLine(Widget):
         return Text(" live ", self._style("live"))
 
     def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"status-line--{name}", partial=True)
+        return self.look(f"status-line--{name}")
 
 
 # The last keys are shown however narrow the terminal is.
 LAST = 2
 
 
-class KeyBar(Widget):
+class KeyBar(PaintedWidget):
     """One line of keys with short labels."""
-
-    COMPONENT_CLASSES = {"key-bar--key", "key-bar--words", "key-bar--refused"}  # noqa: RUF012
 
     DEFAULT_CSS = """
     KeyBar { height: 1; }
@@ -170,7 +159,5 @@ class KeyBar(Widget):
     def _part(self, key: Key) -> Text:
         is_refused = key.id in self.refused
         looks = ("refused", "refused") if is_refused else ("key", "words")
-        key_style, words_style = (
-            self.get_component_rich_style(f"key-bar--{look}", partial=True) for look in looks
-        )
+        key_style, words_style = (self.look(f"key-bar--{look}") for look in looks)
         return Text.assemble((key.shown, key_style), (f" {key.footer}  ", words_style))

@@ -16,10 +16,10 @@ from rich.style import Style
 from textual import events
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widget import Widget
 
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, head
+from tui.widgets.painted import PaintedWidget
 from tui.widgets.viewport import WHEEL_LINES, Viewport
 
 # More matches are only shown as `+`.
@@ -60,15 +60,13 @@ class Match(NamedTuple):
     end: int
 
 
-class TextLines(Widget, can_focus=True):
+class TextLines(PaintedWidget, can_focus=True):
     """Lines of text, scrolled in both directions or wrapped."""
 
     DEFAULT_CSS = """
     TextLines { width: 1fr; height: 1fr; padding: 0 0 0 1; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"text-lines--{part}" for part in ("name", "match", "current", "more", "thumb")
-    }
+    NAME_LOOK: ClassVar[str] = "text-lines--name"
 
     wraps: reactive[bool] = reactive(False, init=False)
 
@@ -244,7 +242,7 @@ class TextLines(Widget, can_focus=True):
 
     def _pieces(self, index: int, start: int, end: int, base: Style) -> list[Segment]:
         line = self._lines[index]
-        spans = [(line.name_start, line.name_end, base + self._style("name"))] if line.name_end else []
+        spans = [(line.name_start, line.name_end, base + self.look(self.NAME_LOOK))] if line.name_end else []
         first = bisect_right(self.matches, Match(index, -1, -1))
         for place in range(first, len(self.matches)):
             match = self.matches[place]
@@ -260,7 +258,7 @@ class TextLines(Widget, can_focus=True):
         return pieces
 
     def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"text-lines--{name}", partial=True)
+        return self.look(f"text-lines--{name}")
 
 
 def _hanging(text: str, width: int) -> int:

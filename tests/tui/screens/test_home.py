@@ -371,7 +371,7 @@ async def test_a_job_that_would_fit_lights_the_smallest_blocks_and_a_node_names_
         await pilot.press("l")
         await until(pilot, lambda: "◆ other" in app.text)
         strip = app.screen.query_one(NodeBar)
-        cursor = strip.get_component_rich_style("table--cursor", partial=True).bgcolor
+        cursor = strip.look("table--cursor-focused").bgcolor
         lit = [each for each in strip.render_line(1) if each.style and each.style.bgcolor == cursor]
         assert "".join(each.text for each in lit).startswith("▸b ◆◆")
 

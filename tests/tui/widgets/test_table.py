@@ -73,6 +73,11 @@ async def test_every_theme_and_size_shows_header_and_rows_with_numbers_on_the_ri
             header, first, detail, second = app.lines[:4]
             assert header.split() == ["NAME", "KIND", "GPUS", "NODE"]
             assert first.startswith(" ▸ bert")
+            for focused, look in ((None, "table--cursor"), (app.table, "table--cursor-focused")):
+                app.screen.set_focus(focused)
+                await pilot.pause()
+                style = app.table.render_line(1)._segments[0].style
+                assert style and style.bgcolor == app.table.look(look).bgcolor
             assert detail.strip() == "└ waits: 8 GPUs"
             assert second.startswith("   vit")
             assert first.index("8/8") + 3 == second.index("16/16") + 5 == header.index("GPUS") + 4

@@ -20,6 +20,7 @@ from tui.screens.dialogs.detail import ScrollPane
 from tui.settings.keys import HELP, PROMPT, TABLE, Key
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
+from tui.widgets.painted import palette_of
 
 # Keys or command, description, and style.
 Line = tuple[str, str, Literal["heading", "key", "refused"]]
@@ -52,7 +53,6 @@ class HelpScreen(ModalScreen[None]):
     CSS_PATH = "help.tcss"
     AUTO_FOCUS: ClassVar[str] = "ScrollPane"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"help--heading", "help--key", "help--refused"}
     BINDINGS: ClassVar[list[BindingType]] = bindings(HELP)
 
     def __init__(
@@ -103,7 +103,7 @@ class HelpScreen(ModalScreen[None]):
     def _text(self, lines: Sequence[Line], width: int) -> Text:
         text = Text()
         for key, words, look in lines:
-            style = self.get_component_rich_style(f"help--{look}", partial=True)
+            style = palette_of(self.app).look(f"help--{look}")[0]
             text.append(f"{'' if look == 'heading' else '  '}{key}", style)
             if words:
                 room = KEY_CELLS - len(key)

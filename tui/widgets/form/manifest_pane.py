@@ -27,6 +27,7 @@ class YamlView(TextLines):
     """The YAML to be read; long lines continue with a deeper indentation."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(SCROLL)
+    NAME_LOOK = "manifest--name"
 
     def show_text(self, text: str) -> None:
         """Replace the text."""

@@ -7,39 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from rich.segment import Segment
-from rich.style import Style
 from textual.binding import BindingsMap, BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.settings.keys import STRIP, Key
 from tui.text.cells import cell_len
 from tui.text.empty_states import no_cluster
-from tui.text.format import CellStyle, Run
+from tui.text.format import Run
 from tui.widgets.bindings import bindings
 from tui.widgets.home.node_bar_layout import Lines, NodeBarHighlight, NodeBarLayout
+from tui.widgets.painted import PaintedWidget
 
 
 def _of_the_view(key: Key) -> Key:
     return replace(key, action=f"screen.{key.action}")
 
 
-class NodeBar(Widget, can_focus=True):
+class NodeBar(PaintedWidget, can_focus=True):
     """Nodes in a grid under a heading; has a cursor while it is focused."""
 
     DEFAULT_CSS = """
     NodeBar { width: 1fr; height: 1; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "table--cursor",
-        *(f"table--{style}" for style in filter(None, get_args(CellStyle))),
-    }
     BINDINGS: ClassVar[list[BindingType]] = bindings(STRIP)
 
     class NodeHighlighted(Message):
@@ -69,7 +64,6 @@ class NodeBar(Widget, can_focus=True):
         self._lines: Lines = []
         self._cursor: str | None = None
         self._top = 0
-        self._styles: dict[CellStyle, Style] = {}
 
     @property
     def cursor(self) -> str:
@@ -176,16 +170,11 @@ class NodeBar(Widget, can_focus=True):
         if self._cursor is not None:
             self.post_message(self.NodeSelected())
 
-    def notify_style_update(self) -> None:
-        """Redraw in the new theme."""
-        super().notify_style_update()
-        self._styles.clear()
-
     def render_line(self, y: int) -> Strip:
         """Render one line."""
         base, width = self.rich_style, self.size.width
         runs: Sequence[Run] = self._lines[y] if y < len(self._lines) else ()
-        segments = [Segment(text, self._style(style)) for text, style in runs]
+        segments = [Segment(text, base + self.look(f"table--{style}")) for text, style in runs]
         cells = sum(cell_len(text) for text, _ in runs)
         return self._with_cursor(y, Strip(segments, cells).adjust_cell_length(width, base))
 
@@ -195,13 +184,7 @@ class NodeBar(Widget, can_focus=True):
         row, cells = self._layout.place_of(self._cursor)
         if row - self._top != y - 1:
             return line
-        style = self.get_component_rich_style("table--cursor", partial=True)
+        style = self.look("table--cursor-focused")
         before, entry, after = line.divide([cells.start, min(cells.stop, line.cell_length), line.cell_length])
         drawn = Strip(Segment.apply_style(entry, post_style=style), entry.cell_length)
         return Strip.join([before, drawn, after])
-
-    def _style(self, style: CellStyle) -> Style:
-        if style not in self._styles:
-            above = self.get_component_rich_style(f"table--{style}", partial=True) if style else Style()
-            self._styles[style] = self.rich_style + above
-        return self._styles[style]

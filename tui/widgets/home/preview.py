@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
-from rich.style import Style
 from textual import events, work
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
-from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize
 from tui.tables.jobs import status_text
 from tui.text.cells import cell_len, elide_end, wrapped
 from tui.text.format import CellStyle, Clock, Run, compact_ranges, reason_text
+from tui.widgets.painted import PaintedWidget
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
@@ -40,10 +39,8 @@ MAX_CACHED = 50
 _LINES_OF_EVENT = 3
 
 
-class Preview(Widget):
+class Preview(PaintedWidget):
     """Details of a job."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{style}" for style in filter(None, get_args(CellStyle))}
 
     session: reactive[Session | None] = reactive(None, repaint=False)
 
@@ -61,7 +58,6 @@ class Preview(Widget):
         self._lines: Lines = []
         self._timer: Timer | None = None
         self._previews: dict[str, tuple[Job, PreviewData, float]] = {}
-        self._styles: dict[CellStyle, Style] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -159,25 +155,14 @@ class Preview(Widget):
         has_reason = not self._is_explained(job.uid)
         return job_preview(job, preview, clock, width, height, has_reason=has_reason)
 
-    def notify_style_update(self) -> None:
-        """Redraw in the new theme."""
-        super().notify_style_update()
-        self._styles.clear()
-
     def render_line(self, y: int) -> Strip:
         """Render one line."""
         base = self.rich_style
         if y >= len(self._lines):
             return Strip.blank(self.content_size.width, base)
-        segments = [Segment(text, self._style(style)) for text, style in self._lines[y]]
+        segments = [Segment(text, base + self.look(f"table--{style}")) for text, style in self._lines[y]]
         cells = sum(cell_len(text) for text, _ in self._lines[y])
         return Strip(segments, cells).adjust_cell_length(self.content_size.width, base)
-
-    def _style(self, style: CellStyle) -> Style:
-        if style not in self._styles:
-            above = self.get_component_rich_style(f"table--{style}", partial=True) if style else Style()
-            self._styles[style] = self.rich_style + above
-        return self._styles[style]
 
 
 def _uid(job: Job | None) -> str | None:

@@ -131,15 +131,13 @@ STAMP_CELLS = 13
 LONGEST_NAME_CELLS = 20
 # Only this many new lines are measured for the name column, to keep floods cheap.
 NAMES_MEASURED = 200
-# Parts with a style, such as `log-view--match`.
-PARTS = ("stamp", "who", "marker", "gap", "match", "current", "empty", "thumb")
 
 
 class ItemPainter:
     """Renders lines and markers as segments."""
 
     def __init__(self, style_of: Callable[[str], Style]) -> None:
-        """Draw with the styles that `style_of` returns for `PARTS`."""
+        """Draw with the styles that `style_of` returns for parts: `match` for `.log-view--match`."""
         self.wraps = False
         self.shows_times = True
         self.pattern: re.Pattern[str] | None = None

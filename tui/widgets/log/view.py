@@ -22,7 +22,6 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widget import Widget
 from textual.worker import Worker
 
 from k8s.logs import Item, JobLogs, LineQueue, LogLine, LogSelection, Mark, Marker, Target
@@ -33,7 +32,8 @@ from tui.text.cells import wrapped
 from tui.text.format import count, plural
 from tui.widgets.bindings import bindings
 from tui.widgets.log.lines import MAX_ITEMS, LogLines, LogViewport
-from tui.widgets.log.paint import PARTS, ItemPainter, pattern_of, plain_text
+from tui.widgets.log.paint import ItemPainter, pattern_of, plain_text
+from tui.widgets.painted import PaintedWidget
 from tui.widgets.viewport import WHEEL_LINES
 
 # Maximum refresh rate for new lines.
@@ -46,14 +46,13 @@ MAX_CACHED_ROWS = 500
 SIDE_STEP = 8
 
 
-class LogView(Widget, can_focus=True):
+class LogView(PaintedWidget, can_focus=True):
     """One log, or several merged. Follows the end until the reader scrolls up."""
 
     DEFAULT_CSS = """
     LogView { height: 1fr; width: 1fr; }
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log-view--{part}" for part in PARTS}
     BINDINGS: ClassVar[list[BindingType]] = bindings((*SCROLL, *LOG))
 
     wraps: reactive[bool] = reactive(False)
@@ -427,7 +426,7 @@ class LogView(Widget, can_focus=True):
             self.refresh(Region(self.gutter.left + width - 1, self.gutter.top, 1, height))
 
     def _component_style(self, part: str) -> Style:
-        return self.get_component_rich_style(f"log-view--{part}", partial=True)
+        return self.look(f"log-view--{part}")
 
 
 class LogSaves:

@@ -31,7 +31,8 @@ class RowLine(NamedTuple):
     row: Row
     part: int
     """0 for the cells, from 1 for the lines of the detail."""
-    at_cursor: bool
+    cursor: str
+    """Look of the cursor; empty if it is on another row."""
     is_marked: bool
     flashing: tuple[int, ...]
     # The scroll thumb is beside this line.
@@ -149,10 +150,10 @@ class RowPainter:
     def _row(self, line: RowLine) -> list[tuple[str, Style]]:
         beneath = _beneath(line)
         mark = "●" if line.is_marked else HIGHLIGHTED if line.is_highlighted else " "
-        cursor = "▸" if line.at_cursor else " "
+        cursor = "▸" if line.cursor else " "
         runs = [
             (mark, self._style(*beneath, "mark" if mark != " " else "")),
-            (cursor + " ", self._style(*beneath, "cursor-mark" if line.at_cursor else "")),
+            (cursor + " ", self._style(*beneath, "cursor-mark" if line.cursor else "")),
         ]
         for index, cells in self._fit.widths:
             top = "flash" if index in line.flashing else ""
@@ -197,7 +198,7 @@ def _cut(runs: Iterable[Run], cells: int) -> list[Run]:
 
 
 def _beneath(line: RowLine) -> tuple[str, ...]:
-    return ("cursor",) if line.at_cursor else ()
+    return (line.cursor,) if line.cursor else ()
 
 
 def _joined(runs: Iterable[tuple[str, Style]]) -> list[Segment]:

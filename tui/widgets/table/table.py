@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from rich.style import Style
 from textual import events
@@ -19,13 +19,12 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
-from textual.widget import Widget
 
 from tui.settings.keys import TABLE
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len
-from tui.text.format import CellStyle
 from tui.widgets.bindings import bindings
+from tui.widgets.painted import PaintedWidget
 from tui.widgets.table.columns import ColumnLayout
 from tui.widgets.table.paint import DETAIL_MARGIN, GUTTER, Header, RowPainter, detail_parts
 from tui.widgets.table.row_set import LabelsOf, RowFilter, RowSet, row_filter
@@ -34,18 +33,13 @@ from tui.widgets.viewport import WHEEL_LINES
 
 __all__ = ["Cell", "Column", "Row", "Table"]
 
-_PARTS = ("header", "selected", "detail", "empty", "mark", "cursor", "cursor-mark", "flash", "thumb")
 
-
-class Table(Widget, can_focus=True):
+class Table(PaintedWidget, can_focus=True):
     """Rows under a fixed header, with a cursor, marks and an order; filters are set from outside."""
 
     DEFAULT_CSS = """
     Table { width: 1fr; height: 1fr; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"table--{part}" for part in (*_PARTS, *filter(None, get_args(CellStyle)))
-    }
     BINDINGS: ClassVar[list[BindingType]] = bindings(TABLE)
 
     empty: reactive[str] = reactive("Nothing here", init=False, repaint=False)
@@ -264,9 +258,15 @@ class Table(Widget, can_focus=True):
         return len(self._rows.lines.rows) + 1
 
     def notify_style_update(self) -> None:
-        """Redraw in the new theme or focus state."""
+        """Draw in the new theme or focus state."""
         super().notify_style_update()
         self._painter.forget()
+
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """Redraw the line at the cursor."""
+        super().watch_has_focus(has_focus)
+        self._lines.cursor_look = "cursor-focused" if has_focus else "cursor"
+        self._repaint()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down; the cursor stays on its row."""
@@ -406,7 +406,7 @@ class Table(Widget, can_focus=True):
         return strips
 
     def _component_style(self, part: str) -> Style:
-        return self.get_component_rich_style(f"table--{part}", partial=True)
+        return self.look(f"table--{part}")
 
     def _time_flashes(self) -> None:
         if (wait_s := self._flashes.wait_s(monotonic())) is not None and self._flash_timer is None:

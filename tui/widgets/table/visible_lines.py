@@ -210,6 +210,7 @@ class VisibleLines:
         self.header = Header("", False, "")
         self.lines: Sequence[Line | None] = ()
         """None for an empty line."""
+        self.cursor_look = "cursor"
         # Keys of the rows highlighted from outside.
         self.highlighted: Collection[str] = ()
         self._rows = rows
@@ -253,9 +254,9 @@ class VisibleLines:
         place = lines.rows[line]
         row = self._rows.shown[place]
         is_marked, flashing = row.key in self._marks, self._flashes.of(row.key)
-        part, at_cursor = line - lines.first[place], place == self._view.cursor
+        part, cursor = line - lines.first[place], self.cursor_look if place == self._view.cursor else ""
         is_highlighted = row.key in self.highlighted
-        return RowLine(row, part, at_cursor, is_marked, flashing, y - 1 in thumb, is_highlighted)
+        return RowLine(row, part, cursor, is_marked, flashing, y - 1 in thumb, is_highlighted)
 
     def _text_at(self, y: int, height: int, empty: str) -> PlainLine | None:
         hidden = len(self._rows.rows)
