@@ -107,7 +107,7 @@ class NodeRow:
     taints: tuple[Taint, ...] = ()
     conditions: tuple[Condition, ...] = ()
     network: tuple[str, ...] = ()
-    """One value for each of `k8s.gpus.network.LEVELS`, empty where unknown."""
+    """One value for each of `k8s.models.node.LEVELS`, empty where unknown."""
     schedule: str = ""
     """Value of the label `ack.node.gpu.schedule` of Alibaba Cloud."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -319,7 +319,8 @@ class Client:
         """Open the log of a container; the bytes are as its process wrote them.
 
         The arguments are those of `pods/log`; `since_time` is RFC 3339 in whole seconds. `idle_s` is the
-        longest silence, None for ever, `open_s` the time until the log begins.
+        longest silence, None for ever, `open_s` the time until the log begins. If it is not followed, it has
+        only `iter_any`.
         """
         query = query_of(
             container=container,
@@ -332,7 +333,7 @@ class Client:
         )
         path, doing = PODS.path(namespace, pod, "log"), f"read the log of {pod}"
         async with self.stream(
-            path, doing, query=query, idle_s=idle_s, open_s=open_s, is_urgent=is_urgent
+            path, doing, query=query, idle_s=idle_s, open_s=open_s, is_urgent=is_urgent, is_endless=follow
         ) as body:
             yield body
 
@@ -455,8 +456,12 @@ class Client:
         open_s: float | None = None,
         is_urgent: bool = True,
         is_proxied: bool = False,
+        is_endless: bool = True,
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a GET request, within `open_s` if given, and yield its body; raise `k8s.text.errors`."""
+        """Open a GET request, within `open_s` if given, and yield its body; raise `k8s.text.errors`.
+
+        A body that is not endless has only `iter_any`.
+        """
         with translated(doing, self.config):
             response = await self._connection.send(
                 "GET",
@@ -467,7 +472,7 @@ class Client:
                 open_s=open_s,
                 is_urgent=is_urgent,
                 is_proxied=is_proxied,
-                is_stream=True,
+                is_stream=is_endless,
             )
         try:
             yield cast("aiohttp.StreamReader", response.content)  # `is_stream`: the response is aiohttp's

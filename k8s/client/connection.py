@@ -202,7 +202,7 @@ class Connection:
         `answer_s` after the turn; waits for turns and logins do not count. With `has_turn` the request
         continues a request that had its turn, as further pages of a list do. With `is_proxied` the server
         passes it on to a pod or service, whose errors are not the API server's. With `is_stream` the body
-        may be large or endless.
+        may be endless, and is aiohttp's.
 
         Raises:
             KubeError: The server, or the proxied service, refused.
@@ -228,7 +228,7 @@ class Connection:
                     idle_s=idle_s,
                     # A pod could redirect our credentials anywhere, and a body may hold secrets.
                     follows_redirects=method == "GET" and not is_proxied,
-                    is_stream=is_stream or is_proxied,
+                    is_stream=is_stream,
                 )
                 took_s = time.time() - sent_s
                 self.clock.observe(response.header("Date"), sent_s, sent_s + took_s)

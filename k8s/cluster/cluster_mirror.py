@@ -6,22 +6,29 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from k8s.client.client import Client, fetch_username, fetch_version
 from k8s.cluster.backoff import Backoff, ServerProbe, pause
-from k8s.cluster.discovery import RestMapper, ServedKinds, choose, fetch_served
+from k8s.cluster.discovery import (
+    NamespaceRules,
+    RestMapper,
+    ServedKinds,
+    choose,
+    fetch_rules,
+    fetch_served,
+    no_rules,
+)
 from k8s.cluster.joiner import Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.cluster.owners import OwnerLookup
-from k8s.cluster.rules_review import fetch_rules, list_once, no_rules
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
-from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
-from k8s.models.resources import NODES, PODS, Resource
+from k8s.models.resources import DEVICE_GROUP, DEVICE_VERSIONS, NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.errors import (
+    Forbidden,
     KubeError,
     NotFound,
     NotKubernetes,
@@ -32,14 +39,22 @@ from k8s.text.errors import (
     without_frames,
 )
 
+if TYPE_CHECKING:
+    from k8s.models.dra import DeviceClaims, DeviceKind
+
 # Shortest interval between two snapshots.
 PUBLISH_S = 0.1
 # The interval until the first lists are complete: the user is waiting for them.
 FIRST_S = 0.01
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4
-# Job kinds, and device claims if the server has them.
-_SOUGHT: tuple[JobKind | DeviceKind, ...] = (*KINDS, *DEVICE_KINDS)
+# API versions of job kinds and device claims.
+_SOUGHT = frozenset(
+    (
+        *(kind.resource.api_version for kind in KINDS),
+        *(f"{DEVICE_GROUP}/{version}" for version in DEVICE_VERSIONS),
+    )
+)
 # After these errors the served kinds are unknown, so discovery is retried before mirroring.
 _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
 
@@ -100,7 +115,7 @@ class ClusterMirror:
         self._pods: Mirror[Pod] = self._mirror(PODS, Reader(Pod), _meta)
         self._jobs: dict[Resource, Mirror[DeclaredJob]] = {}
         self._devices: dict[Resource, Mirror[Any]] = {}
-        self._claims = DeviceClaims()
+        self._claims: DeviceClaims | None = None
         self._is_discovered = False
         self.known_served: ServedKinds | None = None
         """An earlier answer of this server, to begin with; None if there is none."""
@@ -252,17 +267,20 @@ class ClusterMirror:
         self._changed.set()
 
     async def _discover(self, known: ServedKinds | None = None) -> None:
-        served = await fetch_served(self.client, {kind.resource.api_version for kind in _SOUGHT}, known)
+        served = await fetch_served(self.client, _SOUGHT, known)
         if served is not known:
             self.store_served(served)
         self._mirror_served(served)
 
     def _mirror_served(self, served: ServedKinds) -> None:
-        found = choose(_SOUGHT, served)
-        for kind in found:
-            if isinstance(kind, DeviceKind) and kind.resource not in self._devices:
-                self._mirror_devices(kind)
-        self._adopt([kind for kind in found if not isinstance(kind, DeviceKind)])
+        if any(version.startswith(f"{DEVICE_GROUP}/") for version in served.plurals):
+            from k8s.models.dra import DEVICE_KINDS, DeviceClaims  # slow to import
+
+            self._claims = self._claims or DeviceClaims()
+            for kind in choose(DEVICE_KINDS, served):
+                if kind.resource not in self._devices:
+                    self._mirror_devices(kind)
+        self._adopt(choose(KINDS, served))
 
     def _mirrors_of_kinds(self) -> list[Mirror[Any]]:
         return [*self._jobs.values(), *self._devices.values()]
@@ -305,7 +323,7 @@ class ClusterMirror:
         Raises:
             KubeError: The cluster could not be read at all.
         """
-        fixed = [list_once(mirror) for mirror in self._mirrors]  # those of jobs are found meanwhile
+        fixed = [_list_once(mirror) for mirror in self._mirrors]  # those of jobs are found meanwhile
         await asyncio.gather(*fixed, self._list_jobs_once())
         snapshot, found = self.snapshot(), None
         with suppress(KubeError):  # without its owner a pod has the name of the one below it
@@ -320,12 +338,12 @@ class ClusterMirror:
         early = []
         if self._is_narrow and self.known_served is not None:
             self._mirror_served(self.known_served)
-            early = [list_once(mirror) for mirror in self._mirrors_of_kinds()]
+            early = [_list_once(mirror) for mirror in self._mirrors_of_kinds()]
         # Where each kind has one scope, the rules would cost a round trip more than refusals do.
         review = no_rules() if self._is_narrow else fetch_rules(self.client, own)
         rules, *_ = await asyncio.gather(review, self._discover_once(), *early)
         rest = [mirror for mirror in self._mirrors_of_kinds() if not mirror.state.is_synced]
-        await asyncio.gather(*(list_once(mirror, rules) for mirror in rest))
+        await asyncio.gather(*(_list_once(mirror, rules) for mirror in rest))
 
     async def _discover_once(self) -> None:
         try:
@@ -390,8 +408,11 @@ class ClusterMirror:
         return self.explainer.steps(rows, nodes if is_known else (), declared)
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
-        devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
-        nodes, pods = self._claims.merge(self._nodes.objects.values(), self._pods.objects.values(), devices)
+        nodes: Iterable[Node] = self._nodes.objects.values()
+        pods: Iterable[Pod] = self._pods.objects.values()
+        if self._claims is not None:
+            devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
+            nodes, pods = self._claims.merge(nodes, pods, devices)
         return nodes, pods, self._declared(), self._owner_lookup.owners
 
     def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
@@ -440,6 +461,18 @@ class ClusterMirror:
             for uid, job in mirror.objects.items():
                 by_uid.setdefault(uid, job)
         return list(by_uid.values())
+
+
+async def _list_once(mirror: Mirror[Any], rules: NamespaceRules | None = None) -> None:
+    """List a collection, unless `rules` forbid it; a refusal is recorded in the mirror and not raised."""
+    resource = mirror.resource
+    if rules is not None and rules.refuse("list", resource.group, resource.plural):
+        mirror.refuse_list()
+        return
+    try:
+        await mirror.list_once()
+    except (Forbidden, NotFound):
+        return
 
 
 def _meta(obj: Any) -> Meta:

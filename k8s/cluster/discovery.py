@@ -1,4 +1,4 @@
-"""Discovery of the kinds that a server has, and the choice of the version to mirror of each.
+"""Discovery of the kinds that a server has, of which version to mirror, and of what the user may list.
 
 Asks group by group, which every server since 1.16 supports. Kinds of a group that does not
 answer, such as an aggregated API that is down, are tried by listing them.
@@ -7,9 +7,10 @@ answer, such as an aggregated API that is down, are tried by listing them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.client.transport import unparsable
 from k8s.models import Value, convert
-from k8s.models.resources import Resource
+from k8s.models.resources import RULES_REVIEWS, Resource
 from k8s.text.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
 
 _DOING = "find out which kinds the cluster has"
@@ -83,7 +84,7 @@ async def discover(client: Client, kinds: Sequence[K]) -> tuple[K, ...]:
 
 
 async def fetch_served(
-    client: Client, api_versions: set[str], known: ServedKinds | None = None
+    client: Client, api_versions: AbstractSet[str], known: ServedKinds | None = None
 ) -> ServedKinds:
     """Fetch the list of groups, and the resources of each of `api_versions` that is in it.
 
@@ -191,3 +192,61 @@ class _Resource(Value, frozen=True):
 
 class _Resources(Value, frozen=True):
     resources: list[_Resource] | None = None
+
+
+# One SelfSubjectRulesReview saves a refused request for each kind that the user may not list.
+class _ResourceRule(Value, frozen=True):
+    verbs: list[str] | None = None
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+
+
+class _RulesStatus(Value, frozen=True):
+    resource_rules: list[_ResourceRule] | None = None
+    incomplete: bool = False
+
+
+class _RulesReview(Value, frozen=True):
+    status: _RulesStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRules:
+    """The rules of the authorizer for one user in one namespace, cluster roles included."""
+
+    rules: tuple[_ResourceRule, ...] = ()
+    is_complete: bool = False
+    """True if everything not in `rules` is forbidden."""
+
+    def refuse(self, verb: str, group: str, plural: str) -> bool:
+        """Return True if the user certainly may not do `verb` on a resource."""
+        return self.is_complete and not any(
+            _has(rule.verbs, verb) and _has(rule.api_groups, group) and _has(rule.resources, plural)
+            for rule in self.rules
+        )
+
+
+def _has(names: Iterable[str] | None, name: str) -> bool:
+    return bool({"*", name} & set(names or ()))
+
+
+async def fetch_rules(client: Client, namespace: str) -> NamespaceRules:
+    """Fetch the user's rules in a namespace; on any error return rules that refuse nothing."""
+    review: dict[str, Any] = {
+        "apiVersion": RULES_REVIEWS.api_version,
+        "kind": RULES_REVIEWS.kind,
+        "spec": {"namespace": namespace or "default"},
+    }
+    try:
+        found: _RulesReview = convert(await client.create(RULES_REVIEWS, review), _RulesReview)
+    except (KubeError, msgspec.ValidationError):
+        return NamespaceRules()
+    status = found.status
+    if status is None or status.resource_rules is None:
+        return NamespaceRules()
+    return NamespaceRules(tuple(status.resource_rules), not status.incomplete)
+
+
+async def no_rules() -> NamespaceRules:
+    """Return rules that refuse nothing."""
+    return NamespaceRules()

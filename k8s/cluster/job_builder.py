@@ -14,9 +14,8 @@ import msgspec
 from k8s import models
 from k8s.cluster.node_rows import holder_of
 from k8s.cluster.owners import Root
-from k8s.kinds import DeclaredJob, JobRef, kind_of
+from k8s.kinds import AnyOwner, DeclaredJob, JobRef, is_pod_group, kind_of
 from k8s.kinds.base import MOST_REPLICAS, Replica
-from k8s.kinds.unknown import AnyOwner, is_pod_group
 from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
 from k8s.models.gpu_sharing import fraction_of, reserves_gpu
 from k8s.snapshot import Holder, Instance, Job

@@ -7,23 +7,8 @@ from typing import Any
 
 import msgspec
 
-from k8s.gpus.network import network_path
-from k8s.models import Meta, Node, Pod, accelerators, quantity
-from k8s.models.gpu_sharing import (
-    GPU_GROUP,
-    GPU_VISIBLE,
-    SCHEDULE_LABEL,
-    TOPOLOGY,
-    GpuParts,
-    gpu_memory,
-    gpu_model,
-    gpu_numbers,
-    nvidia_versions,
-    parts_of,
-    uncounted,
-    without_cores,
-)
-from k8s.models.node import cordon_reason, faults
+from k8s.models import Meta, Node, Pod, accelerators, gpu_sharing, quantity
+from k8s.models.node import cordon_reason, faults, network_path
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 from k8s.text.sanitize import parse_integer
 
@@ -100,7 +85,9 @@ def holder_of(pod: Pod, job: str, fraction: float | None = None) -> Holder | Non
         return None
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
-    numbers = tuple(by_device) or gpu_numbers(meta.annotation(GPU_GROUP) or meta.annotation(GPU_VISIBLE))
+    numbers = tuple(by_device) or gpu_sharing.gpu_numbers(
+        meta.annotation(gpu_sharing.GPU_GROUP) or meta.annotation(gpu_sharing.GPU_VISIBLE)
+    )
     gpus = accelerators.count(held)
     return Holder(
         meta.namespace,
@@ -138,9 +125,9 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     addresses = {found.type: found.address for found in node.status.addresses or ()}
     shared = shared_memory(node, holders)
     if capacity.keys() - {"nvidia.com/gpu"}:
-        without_cores(total, allocated)
-        without_cores(capacity, {})
-    parts = parts_of(meta, capacity)
+        gpu_sharing.without_cores(total, allocated)
+        gpu_sharing.without_cores(capacity, {})
+    parts = gpu_sharing.parts_of(meta, capacity)
     resources = {
         name: Share(
             _total(name, total, allocated, node.status.capacity),
@@ -161,15 +148,15 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         + (", cordoned" if node.spec.unschedulable else "")
         + (", tainted" if is_tainted else ""),
         is_simulated=meta.label(SIMULATED) == "true",
-        gpu_model=gpu_model(meta),
+        gpu_model=gpu_sharing.gpu_model(meta),
         resources=resources,
         holders=tuple(
             sorted([each for each in holders if each.job], key=lambda holder: (-holder.gpus, holder.pod))
         ),
         created=meta.creation_timestamp,
         mode=_mode(node, resources, shared, parts),
-        uncounted=() if resources or shared else uncounted(meta, node.status.allocatable or {}),
-        gpu_memory=gpu_memory(meta) or _memory_of_each(shared),
+        uncounted=() if resources or shared else gpu_sharing.uncounted(meta, node.status.allocatable or {}),
+        gpu_memory=gpu_sharing.gpu_memory(meta) or _memory_of_each(shared),
         shared=shared,
         taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
@@ -177,7 +164,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         tainted_devices=node.status.tainted_devices or {},
         cordon=cordon_reason(meta) if node.spec.unschedulable else "",
         network=network_path(meta.labels),
-        schedule=meta.label(SCHEDULE_LABEL),
+        schedule=meta.label(gpu_sharing.SCHEDULE_LABEL),
         labels=meta.labels or {},
         annotations=meta.annotations or {},
         allocatable=node.status.allocatable or node.status.capacity or {},
@@ -186,13 +173,16 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
             "kernel": node.status.node_info.kernel_version,
             "container_runtime": node.status.node_info.container_runtime_version,
             "kubelet": node.status.node_info.kubelet_version,
-            **nvidia_versions(meta),
+            **gpu_sharing.nvidia_versions(meta),
         },
     )
 
 
 def _mode(
-    node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | None, parts: Mapping[str, GpuParts]
+    node: Node,
+    resources: Mapping[str, Share],
+    shared: SharedGpuMemory | None,
+    parts: Mapping[str, gpu_sharing.GpuParts],
 ) -> str:
     """Return the way a node hands out its GPUs, by Arena's rules in Arena's order, parts of GPUs added.
 
@@ -201,7 +191,7 @@ def _mode(
     meta = node.metadata
     if shared is not None:
         return "share"
-    if meta.label(SCHEDULE_LABEL) == TOPOLOGY:
+    if meta.label(gpu_sharing.SCHEDULE_LABEL) == gpu_sharing.TOPOLOGY:
         return "topology"
     offers = [name for name, share in resources.items() if share.total]
     modes = list(dict.fromkeys(parts[name].mode if name in parts else "exclusive" for name in offers))

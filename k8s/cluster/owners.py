@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from k8s.client.client import Client
-from k8s.kinds import KINDS, DeclaredJob, JobRef
-from k8s.kinds.unknown import POD_GROUP_LABEL, pod_group
+from k8s.kinds import KINDS, POD_GROUP_LABEL, DeclaredJob, JobRef, pod_group
 from k8s.models import Meta, OwnerReference, Pod, meta_of
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.text.errors import Forbidden, KubeError, NotFound

@@ -71,8 +71,9 @@ async def fetch_proxied(
         KubeError: No response in time, or an error response.
     """
     # Waiting for a turn may take longer than the answer: only the answer is timed, here and in `stream`.
+    times: dict[str, Any] = {"idle_s": within_s, "open_s": within_s}
     opened = client.stream(
-        path, doing, query=query, idle_s=within_s, open_s=within_s, is_urgent=False, is_proxied=True
+        path, doing, query=query, **times, is_urgent=False, is_proxied=True, is_endless=False
     )
     try:
         with translated(doing):

@@ -20,10 +20,9 @@ from k8s.jobs.owned_objects import (
 )
 from k8s.jobs.transaction import Transaction, owner_reference
 from k8s.jobs.upload import Progress, upload_code
-from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
+from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, is_pod_group, kind_of
 from k8s.kinds.carried_spec import with_spec
 from k8s.kinds.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec, problems_of
-from k8s.kinds.unknown import is_pod_group
 from k8s.models import convert
 from k8s.models.namespace import Claim
 from k8s.models.resources import NAMESPACES, PODS, Resource

@@ -14,22 +14,9 @@ from dataclasses import dataclass, replace
 
 from k8s.jobs.arena_objects import arena_record, tensorboard_objects, tensorboard_problem
 from k8s.jobs.upload import upload_mount, uploaded
-from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds import CreatableKind, Manifest, pod_code
 from k8s.kinds.job_spec import ACCESS_MODES, NO_FILES, JobFiles, JobSpec, NewClaim
 from k8s.kinds.parse import nested, text_of
-from k8s.kinds.pod_code import (
-    CODE_KEY,
-    DEBUG_KEY,
-    TRAINER_KEY,
-    code_config_name,
-    credentials_in,
-    debug_config_name,
-    file_key,
-    files_config_name,
-    git_secret_name,
-    is_brought,
-    trainer_config_name,
-)
 from k8s.models.namespace import Claim
 from k8s.models.quantity import parse
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
@@ -72,7 +59,7 @@ def with_files(spec: JobSpec, files: JobFiles) -> JobSpec:
     if is_uploaded(spec, files) and upload_mount(spec) is not None:
         return uploaded(spec, files)
     if files.git_login and spec.sync_mode == "git" and not spec.git_secret:
-        return replace(spec, git_secret=git_secret_name(spec.name))
+        return replace(spec, git_secret=pod_code.git_secret_name(spec.name))
     return spec
 
 
@@ -148,32 +135,34 @@ def shortage(held: Claim, wanted: Mapping[str, object]) -> str:
 def _config_maps(spec: JobSpec, files: JobFiles) -> list[OwnedObject]:
     found = []
     if spec.sync_mode == "folder":
-        code = _config_map(code_config_name(spec.name), {CODE_KEY: files.code})
+        code = _config_map(pod_code.code_config_name(spec.name), {pod_code.CODE_KEY: files.code})
         found.append(OwnedObject(CONFIG_MAPS, code, "sync_source"))
     if spec.config_files:
         contents = {
-            file_key(index, each.path): files.config_files.get(each.local_path, b"")
+            pod_code.file_key(index, each.path): files.config_files.get(each.local_path, b"")
             for index, each in enumerate(spec.config_files)
         }
-        configs = _config_map(files_config_name(spec.name), contents)
+        configs = _config_map(pod_code.files_config_name(spec.name), contents)
         found.append(OwnedObject(CONFIG_MAPS, configs, "config_files"))
     if spec.trainer:
-        trainer = _config_map(trainer_config_name(spec.name), {TRAINER_KEY: zipped(files.trainer)})
+        trainer = _config_map(
+            pod_code.trainer_config_name(spec.name), {pod_code.TRAINER_KEY: zipped(files.trainer)}
+        )
         found.append(OwnedObject(CONFIG_MAPS, trainer, "trainer"))
-    if is_brought(spec):
-        module = _config_map(debug_config_name(spec.name), {DEBUG_KEY: files.debuggable})
+    if pod_code.is_brought(spec):
+        module = _config_map(pod_code.debug_config_name(spec.name), {pod_code.DEBUG_KEY: files.debuggable})
         found.append(OwnedObject(CONFIG_MAPS, module, "debuggable"))
     return found
 
 
 def _git_secret(spec: JobSpec, files: JobFiles) -> list[OwnedObject]:
-    login = {**files.git_login, **credentials_in(spec)} if spec.sync_mode == "git" else {}
+    login = {**files.git_login, **pod_code.credentials_in(spec)} if spec.sync_mode == "git" else {}
     if not login:
         return []
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": git_secret_name(spec.name)},
+        "metadata": {"name": pod_code.git_secret_name(spec.name)},
         "type": "Opaque",
         "data": {key: base64.b64encode(value.encode()).decode() for key, value in login.items()},
     }

@@ -7,6 +7,7 @@ declared port 6006.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,15 +45,18 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
     """
     namespace, name = job.ref.namespace, job.ref.name
     seen = ""
-    for service in await _services(client, job):
+    instances = sorted(job.instances, key=lambda each: not each.is_chief)[:_PODS_ASKED]
+    services, *ports = await asyncio.gather(
+        _services(client, job), *(_own_port(client, each.pod, namespace) for each in instances)
+    )
+    for service in services:
         seen = text_of(_at(service, "metadata").get("name"))
         for pod in await _pods_behind(client, service, namespace):
             if port := _target_port(_service_port(service), pod):
                 return PodPort(namespace, text_of(_at(pod, "metadata").get("name")), port)
-    for instance in sorted(job.instances, key=lambda each: not each.is_chief)[:_PODS_ASKED]:
-        with suppress(NotFound, Forbidden):
-            if instance.pod and (port := _own_port(await client.get(PODS, instance.pod, namespace))):
-                return PodPort(namespace, instance.pod, port)
+    for instance, port in zip(instances, ports, strict=True):
+        if port:
+            return PodPort(namespace, instance.pod, port)
     if seen:
         raise NotFound(
             f"The TensorBoard of {name} is not running.", f"No pod behind the Service {seen} is ready."
@@ -162,8 +166,11 @@ def _target_port(service_port: Manifest, pod: Manifest) -> int:
     return next((number for name, number in _ports(pod) if name == target), 0)
 
 
-def _own_port(pod: Manifest) -> int:
+async def _own_port(client: Client, name: str, namespace: str) -> int:
     # 0 without one.
+    pod: Manifest = {}
+    with suppress(NotFound, Forbidden):
+        pod = await client.get(PODS, name, namespace) if name else {}
     if _at(pod, "status").get("phase") != "Running":
         return 0
     return next((number for name, number in _ports(pod) if number == PORT or WORD in name), 0)

@@ -7,6 +7,7 @@ its name. Annotations needed to identify its pods must have a prefix that `model
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from k8s.kinds.base import (
     CreatableKind,
@@ -23,17 +24,19 @@ from k8s.kinds.base import (
 )
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.job_set import JobSet
+from k8s.kinds.kubeflow.kubeflow_job import TFJob
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
+from k8s.kinds.parse import JobOutcome, read_job
 from k8s.kinds.ray import RayCluster, RayJob
 from k8s.kinds.t9k import T9kMPIJob, T9kPyTorchJob
-from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
+from k8s.models import Pod
+from k8s.models.resources import Resource
 
 # In the form's order; of a kind in several versions the newest first.
 CREATABLE: tuple[CreatableKind, ...] = (
@@ -62,6 +65,60 @@ _BY_NAME: Mapping[tuple[str, str], JobKind] = {
     (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
 }
 
+# Each of their pods does the whole work, so one is of use.
+_SERVERS = frozenset({"DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "ReplicationController"})
+
+# Label of plain pods that Kueue admits together; the group has no object but its Workload.
+POD_GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+_POD_GROUP = ("PodGroup", "kueue.x-k8s.io/v1beta1")
+
+
+def pod_group(namespace: str, name: str) -> JobRef:
+    """Return the reference of a group of plain pods."""
+    return JobRef(namespace, name, *_POD_GROUP)
+
+
+def is_pod_group(ref: JobRef) -> bool:
+    """Return True if a job is a group of plain pods."""
+    return (ref.kind, ref.api_version) == _POD_GROUP
+
+
+class AnyOwner:
+    """Stand-in for a kind of which only the name is known."""
+
+    container = ""
+    suspend_field = ""
+
+    def __init__(self, kind: str, api_version: str) -> None:
+        """Guess the plural of the kind as Kubernetes forms it."""
+        group, _, version = api_version.rpartition("/")
+        lower = kind.lower()
+        plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
+        self.title = kind
+        self.resource = Resource(group, version, plural, kind)
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read the metadata; requests and outcome are unknown."""
+        job = read_job(obj, self.resource, (), JobOutcome())
+        return replace(job, min_instances=1) if self.resource.kind in _SERVERS else job
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return no replicas: only its pods are known."""
+        return ()
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of a group's pods; empty for others, which share no label."""
+        is_group = (self.resource.kind, self.resource.api_version) == _POD_GROUP
+        return f"{POD_GROUP_LABEL}={name}" if is_group else ""
+
+    def job_of(self, pod: Pod) -> str:
+        """Return no name: the owner chain has it."""
+        return ""
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return None: its pods have one role, `pod`, and no numbers."""
+        return None
+
 
 def kind_of(ref: JobRef) -> JobKind:
     """Return the kind of a job, or a stand-in for any other owner of pods."""
@@ -69,7 +126,7 @@ def kind_of(ref: JobRef) -> JobKind:
 
 
 __all__ = [
-    "CREATABLE", "KINDS", "RUNNABLE", "CreatableKind", "DeclaredJob", "ElasticKind", "ElasticSize",
-    "JobKind", "JobRef", "MPIKind", "MPILauncherKind", "MPIRun", "Manifest", "NeededObject",
-    "Replica", "RunnableKind", "kind_of",
+    "CREATABLE", "KINDS", "POD_GROUP_LABEL", "RUNNABLE", "AnyOwner", "CreatableKind", "DeclaredJob",
+    "ElasticKind", "ElasticSize", "JobKind", "JobRef", "MPIKind", "MPILauncherKind", "MPIRun",
+    "Manifest", "NeededObject", "Replica", "RunnableKind", "is_pod_group", "kind_of", "pod_group",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from k8s.kinds import building
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME
@@ -27,16 +28,6 @@ from k8s.kinds.parse import (
     replica_count,
     text_of,
 )
-from k8s.kinds.pod_labels import job_metadata
-from k8s.kinds.pod_template import (
-    PodShape,
-    job_object,
-    pod_template,
-    rendezvous_env,
-    run_limits,
-    variable,
-    variable_from_field,
-)
 from k8s.models import Pod
 from k8s.models.resources import JOBS, SERVICES, Resource
 from k8s.text.sanitize import parse_integer
@@ -45,7 +36,6 @@ if TYPE_CHECKING:
     from k8s.kinds.job_spec import JobSpec
 
 INDEX = "batch.kubernetes.io/job-completion-index"
-BATCH_SHAPE = PodShape(container="main", app="job")
 # torch's default port.
 _PORT = 29500
 _PROCESSES = "PET_NPROC_PER_NODE"
@@ -65,7 +55,7 @@ class BatchJob(CreatableKind):
     title = "Job"
     word = "job"
     resource = JOBS
-    container = BATCH_SHAPE.container
+    container = "main"
     lacks: Mapping[str, str] = {
         "roles": "All pods of a Job are alike.",
         "worker_image": "All pods of a Job are alike.",
@@ -84,8 +74,8 @@ class BatchJob(CreatableKind):
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return an indexed Job, so that each pod knows its number."""
         spec = self.supported(spec)
-        env = [*_group_env(spec), *rendezvous_env(spec, _endpoint(spec))]
-        template = pod_template(spec, BATCH_SHAPE, env=env)
+        env = [*_group_env(spec), *building.rendezvous_env(spec, _endpoint(spec))]
+        template = building.pod_template(spec, self.container, "job", env=env)
         if spec.workers > 1:
             template["spec"]["subdomain"] = spec.name
         # A new pod leaves the log of the failed one; a restarted container does not.
@@ -95,10 +85,10 @@ class BatchJob(CreatableKind):
             "parallelism": spec.workers,
             "completionMode": "Indexed",
             "backoffLimit": spec.retries,
-            **run_limits(spec),
+            **building.run_limits(spec),
             "template": template,
         }
-        return job_object(self.resource, job_metadata(spec), body)
+        return building.job_object(self.resource, building.job_metadata(spec), body)
 
     def owned_objects(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
         """Return the headless Service that gives the first pod a name."""
@@ -218,15 +208,15 @@ def _group_env(spec: JobSpec) -> list[Manifest]:
     number = f"metadata.annotations['{INDEX}']"
     host, port = _host(spec), str(_PORT)
     return [
-        variable("MASTER_ADDR", host),
-        variable("MASTER_PORT", port),
-        variable("WORLD_SIZE", str(spec.workers * spec.processes)),
-        variable_from_field("RANK", number),
-        variable("PET_MASTER_ADDR", host),
-        variable("PET_MASTER_PORT", port),
-        variable("PET_NNODES", str(spec.workers)),
-        variable(_PROCESSES, str(spec.processes)),
-        variable_from_field("PET_NODE_RANK", number),
+        building.variable("MASTER_ADDR", host),
+        building.variable("MASTER_PORT", port),
+        building.variable("WORLD_SIZE", str(spec.workers * spec.processes)),
+        building.variable_from_field("RANK", number),
+        building.variable("PET_MASTER_ADDR", host),
+        building.variable("PET_MASTER_PORT", port),
+        building.variable("PET_NNODES", str(spec.workers)),
+        building.variable(_PROCESSES, str(spec.processes)),
+        building.variable_from_field("PET_NODE_RANK", number),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -169,23 +169,22 @@ _SHARED_MEMORY = "/dev/shm"
 _HOSTNAME = "kubernetes.io/hostname"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodShape:
-    """Properties that all pods of a kind have."""
-
-    container: str
-    app: str
-    chart: ArenaChart | None = None
-    """None for a kind that Arena does not have."""
-
-
-def pod_template(spec: JobSpec, shape: PodShape, *, env: Env = (), job: JobSpec | None = None) -> Manifest:
+def pod_template(
+    spec: JobSpec,
+    container_name: str,
+    app: str,
+    chart: ArenaChart | None = None,
+    *,
+    env: Env = (),
+    job: JobSpec | None = None,
+) -> Manifest:
     """Return the template of a pod that runs `spec`, with the kind's variables `env`.
 
-    `job` is the full job if this pod runs only a part of it, such as a launcher.
+    `app` and `chart` are those of `pod_metadata`. `job` is the full job if this pod runs only a part of it,
+    such as a launcher.
     """
     pod_spec = placed_by_topology(spec) if spec.gpu_topology else spec
-    container: Manifest = {"name": shape.container, "image": spec.image}
+    container: Manifest = {"name": container_name, "image": spec.image}
     if spec.pull_policy:
         container["imagePullPolicy"] = spec.pull_policy
     if command := command_of(spec):
@@ -200,7 +199,7 @@ def pod_template(spec: JobSpec, shape: PodShape, *, env: Env = (), job: JobSpec 
     _add_volumes(pod, container, pod_spec)
     _add_placement(pod, pod_spec)
     add_code(pod, container, pod_spec)
-    meta = pod_metadata(job or spec, shape.app, shape.chart)
+    meta = pod_metadata(job or spec, app, chart)
     return {"metadata": meta, "spec": pod} if meta else {"spec": pod}
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
@@ -28,18 +29,6 @@ from k8s.kinds.parse import (
     read_status,
     replica_count,
     text_of,
-)
-from k8s.kinds.pod_labels import job_metadata
-from k8s.kinds.pod_template import (
-    ANY_PROGRAM,
-    PodShape,
-    is_script,
-    job_object,
-    pod_template,
-    rendezvous_env,
-    restarts,
-    torchrun_program,
-    variable,
 )
 from k8s.models import Pod, PodSpec, accelerators, convert
 from k8s.models.resources import Resource
@@ -150,7 +139,6 @@ def _log_dir(tensorboard: Mapping[str, Any], replicas: Iterable[Replica]) -> str
     return ""
 
 
-T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
 RESTARTS = 3
 _PROCESSES = "PET_NPROC_PER_NODE"
 # The command of a packaged trainer begins so; torchrun starts what follows.
@@ -168,7 +156,7 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
     word = "t9k"
     aliases = ("pytorchtrainingjob",)
     resource = T9K_PYTORCH_JOBS
-    container = T9K_SHAPE.container
+    container = "python"
     suspend_field = "spec.runMode.pause.enabled"
     operator = "tensorstack"
     runs_tensorboard = True
@@ -208,9 +196,9 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
         body["runPolicy"] = policy
         if spec.queue:
             body["scheduler"] = {"t9kScheduler": {"queue": spec.queue}}
-        return job_object(
+        return building.job_object(
             self.resource,
-            job_metadata(replace(spec, tensorboard=False), queue_label=False),
+            building.job_metadata(replace(spec, tensorboard=False), queue_label=False),
             {**body, "replicaSpecs": _replica_specs(spec, arguments)},
         )
 
@@ -218,9 +206,11 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
         """Return unsupported fields; torchrun for scripts in only some roles is one."""
         found = super().unsupported(spec)
         commands = [
-            torchrun_program(job_specs.role_spec(spec, role.name)) for role in spec.roles if spec.torchrun
+            building.torchrun_program(job_specs.role_spec(spec, role.name))
+            for role in spec.roles
+            if spec.torchrun
         ]
-        if len({is_script(command) for command in commands}) > 1:
+        if len({building.is_script(command) for command in commands}) > 1:
             found.setdefault("roles", "With torchrun, either all roles run Python scripts or none does.")
         return found
 
@@ -295,13 +285,13 @@ def _arguments(spec: JobSpec) -> tuple[str, ...] | None:
     # None if the command starts its processes itself.
     if spec.trainer and spec.command[: len(_PACKAGED)] == _PACKAGED:
         return spec.command[len(_PACKAGED) :]
-    return torchrun_program(spec) if spec.torchrun and not spec.trainer else None
+    return building.torchrun_program(spec) if spec.torchrun and not spec.trainer else None
 
 
 def _torchrun_config(spec: JobSpec, arguments: tuple[str, ...]) -> Manifest:
     options = [] if spec.trainer else list(spec.torchrun_options)
-    if arguments and not is_script(arguments):
-        options.append(ANY_PROGRAM)
+    if arguments and not building.is_script(arguments):
+        options.append(building.ANY_PROGRAM)
     found: Manifest = {
         "enabled": True,
         "maxRestarts": spec.max_restarts,
@@ -327,13 +317,19 @@ def _replica_specs(spec: JobSpec, arguments: tuple[str, ...] | None) -> list[Man
 def _role(spec: JobSpec, name: str, replicas: int, arguments: tuple[str, ...] | None) -> Manifest:
     env = []
     if arguments is None:
-        env = [*rendezvous_env(spec, ""), variable(_PROCESSES, str(spec.processes))]
+        env = [*building.rendezvous_env(spec, ""), building.variable(_PROCESSES, str(spec.processes))]
     # The operator has a debug mode of its own.
     plain = replace(spec, debug=False, torchrun=False)
-    template = pod_template(plain if arguments is None else replace(plain, command=()), T9K_SHAPE, env=env)
+    run = plain if arguments is None else replace(plain, command=())
+    template = building.pod_template(run, T9kPyTorchJob.container, "pytorchtrainingjob", env=env)
     if arguments:
         template["spec"]["containers"][0]["args"] = list(arguments)
-    return {"type": name, "replicas": replicas, "restartPolicy": restarts(spec), "template": template}
+    return {
+        "type": name,
+        "replicas": replicas,
+        "restartPolicy": building.restarts(spec),
+        "template": template,
+    }
 
 
 def _tensorboard(spec: JobSpec) -> Manifest:

@@ -372,7 +372,8 @@ class Follower:
                 idle_s=self._backoff.idle_limit_s(self._quiet_reads),
             ) as body:
                 with translated(f"read the log of {self.target.pod}"):
-                    async for chunk in _chunks(body, splitter, partial_s):
+                    chunks = _chunks(body, splitter, partial_s) if is_stream else body.iter_any()
+                    async for chunk in chunks:
                         if not chunk:
                             yield self._items(splitter.flush())
                         if raw is not None:

@@ -7,7 +7,6 @@ cheap; see `Reader`. Names are the API's, in snake case. Source: the Kubernetes 
 from __future__ import annotations
 
 from k8s.models.base import LONG_AGO, Condition, ListMeta, Meta, OwnerReference, Quantities, Value
-from k8s.models.event import Event, EventSource, ObjectReference
 from k8s.models.node import Address, Node, NodeSpec, NodeStatus, Taint
 from k8s.models.pod import (
     Container,
@@ -25,8 +24,7 @@ from k8s.models.reader import WATCH_LINE, RawList, Reader, TypedList, WatchEvent
 
 __all__ = [
     "LONG_AGO", "WATCH_LINE", "Address", "Condition", "Container", "ContainerState", "ContainerStatus",
-    "Event", "EventSource", "ListMeta", "Meta", "Node", "NodeSpec", "NodeStatus", "ObjectReference",
-    "OwnerReference", "Pod", "PodSpec", "PodStatus", "Quantities", "RawList", "Reader", "Resources",
-    "Running", "Taint", "Terminated", "TypedList", "Value", "Waiting", "WatchEvent", "convert",
-    "meta_of",
+    "ListMeta", "Meta", "Node", "NodeSpec", "NodeStatus", "OwnerReference", "Pod", "PodSpec",
+    "PodStatus", "Quantities", "RawList", "Reader", "Resources", "Running", "Taint", "Terminated",
+    "TypedList", "Value", "Waiting", "WatchEvent", "convert", "meta_of",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ from k8s.models.accelerators import Counts, is_accelerator
 from k8s.models.base import Meta, Value
 from k8s.models.node import Node, Taint
 from k8s.models.pod import Pod
-from k8s.models.resources import Resource
+from k8s.models.resources import DEVICE_GROUP, DEVICE_VERSIONS, Resource
 
 
 class AllocatedDevice(Value, frozen=True):
@@ -180,8 +180,6 @@ class DeviceClass(Value, frozen=True):
 
 
 DeviceObject = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
-# `v1` since Kubernetes 1.34; of rules since 1.37, `v1beta2` in 1.36.
-GROUP = "resource.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +191,17 @@ class DeviceKind:
 
 
 DEVICE_KINDS = tuple(
-    DeviceKind(Resource(GROUP, version, plural, value_type.__name__, is_namespaced=is_namespaced), value_type)
+    DeviceKind(
+        Resource(DEVICE_GROUP, version, plural, value_type.__name__, is_namespaced=is_namespaced), value_type
+    )
     for plural, value_type, is_namespaced in (
         ("resourceclaims", ResourceClaim, True),
         ("resourceslices", ResourceSlice, False),
         ("deviceclasses", DeviceClass, False),
         ("devicetaintrules", DeviceTaintRule, False),
     )
-    for version in ("v1", "v1beta2", "v1alpha3" if value_type is DeviceTaintRule else "v1beta1")
+    for version in DEVICE_VERSIONS
+    if version != ("v1beta1" if value_type is DeviceTaintRule else "v1alpha3")
 )
 """Readable kinds, the newest version first."""
 _EFFECTS = frozenset({"NoSchedule", "NoExecute"})

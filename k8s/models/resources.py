@@ -46,6 +46,9 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+# Of device claims; its newest version is `v1` since Kubernetes 1.34, of taint rules since 1.37.
+DEVICE_GROUP = "resource.k8s.io"
+DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 # Templates of TrainJobs, cluster-wide and namespaced.
 TRAINING_RUNTIMES = (

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from k8s.kinds import DeclaredJob
-from k8s.models import ContainerStatus, Event, Node
+from k8s.models import ContainerStatus, Node
+from k8s.models.event import Event
 from k8s.models.namespace import Claim, Quota
 from k8s.reasons.failures import CAUSES, ContainerLog, FailureCause, Triage, triage
 from k8s.reasons.objects import (

@@ -11,16 +11,15 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
-from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
-from k8s.kinds.unknown import is_pod_group
-from k8s.models import Event, Meta, Node
+from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, is_pod_group, kind_of
+from k8s.models import Meta, Node
+from k8s.models.event import Event
 from k8s.models.namespace import Claim, Quota
 from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.reasons import requests
 from k8s.reasons.cause import Cause
 from k8s.reasons.evidence import Evidence, dig
 from k8s.reasons.failures import CAUSES, FailureCause
-from k8s.reasons.failures.log_tails import FailedLogs, LogTails
 from k8s.reasons.objects import (
     ACCOUNTS,
     GROUP_KEYS,
@@ -100,9 +99,7 @@ async def gather(
     evidence = Evidence(
         job=job,
         now=now,
-        silent_s={
-            each.ref.name: seconds_between(each.silence.since, now) for each in snapshot.jobs if each.silence
-        },
+        silent_s=_silent_s(snapshot.jobs, now),
         jobs=snapshot.jobs,
         node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
@@ -111,11 +108,23 @@ async def gather(
     evidence = await _first_round(fetcher, evidence, kind)
     evidence = await _second_round(fetcher, evidence)
     evidence = await _third_round(fetcher, evidence)
-    failed = FailedLogs()
-    if job.status.has_failed:
-        pods = {name: pod.status for name, pod in evidence.pods.items()}
-        failed = await LogTails(client).read(job, pods)
+    if not job.status.has_failed:
+        return replace(evidence, unseen=fetcher.unseen)
+    from k8s.reasons.failures.log_tails import LogTails  # slow to import
+
+    pods = {name: pod.status for name, pod in evidence.pods.items()}
+    failed = await LogTails(client).read(job, pods)
     return replace(evidence, logs=failed.logs, unseen=(*fetcher.unseen, *failed.unseen))
+
+
+def with_life(evidence: Evidence, job: Job) -> Evidence:
+    """Return the evidence with the job as its log shows it, which was read in the meantime."""
+    jobs = tuple(job if each is evidence.job else each for each in evidence.jobs)
+    return replace(evidence, job=job, jobs=jobs, silent_s=_silent_s(jobs, evidence.now))
+
+
+def _silent_s(jobs: Iterable[Job], now: datetime) -> dict[str, float]:
+    return {each.ref.name: seconds_between(each.silence.since, now) for each in jobs if each.silence}
 
 
 async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:

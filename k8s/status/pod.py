@@ -17,7 +17,6 @@ from k8s.models import (
     accelerators,
 )
 from k8s.status import Status
-from k8s.text.runtime_message import runtime_message
 
 NONE_UNREADY: Mapping[str, str] = {}
 # Exit of a container that something else stopped: never the cause.
@@ -253,8 +252,12 @@ def _why_failed(pod: Pod) -> str:
 
 
 def _with_message(text: str, message: str) -> str:
+    if not (message := message.strip()):
+        return text
+    from k8s.text.runtime_message import runtime_message  # its pattern is slow to compile
+
     # The last line is where Python says what was raised.
-    lines = runtime_message(message.strip()).splitlines()
+    lines = runtime_message(message).splitlines()
     return f"{text}: {lines[-1].strip()}" if lines else text
 
 

@@ -13,7 +13,8 @@ import pytest
 from k8s.client.client import Client
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
-from k8s.logs import LogLine, Options, Target, read, targets_of
+from k8s.logs import LogLine, Options, Target, targets_of
+from k8s.logs.read import read
 from k8s.models.resources import JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status

@@ -12,9 +12,9 @@ from k8s.cluster.discovery import discover
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob
 from k8s.kinds.job_set import JOB_SETS
+from k8s.kinds.kubeflow.kubeflow_job import TF_JOBS
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from k8s.kinds.kubeflow.tf_job import TF_JOBS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models import Meta
 from k8s.models.resources import JOBS

@@ -9,7 +9,8 @@ from typing import Any
 
 from k8s import models
 from k8s.kinds import JobRef
-from k8s.models import Condition, Event, Node
+from k8s.models import Condition, Node
+from k8s.models.event import Event
 from k8s.reasons.cause import Cause
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.gather import declared_of

@@ -21,7 +21,8 @@ import plotext
 
 from k8s.client.client import Client
 from k8s.jobs.reader_pod import running_reader
-from k8s.logs import LogLine, Options, find_ranks, read, targets_of
+from k8s.logs import LogLine, Options, find_ranks, targets_of
+from k8s.logs.read import read
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.errors import KubeError, without_frames
 from k8s.text.home import expand_home

@@ -6,18 +6,18 @@ import argparse
 import math
 
 from k8s.client.client import Client
-from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.gpus.gpu_links import fetch_links
 from k8s.gpus.gpu_set import GpuSet, best_sets, free_gpus
 from k8s.gpus.links import LinkMatrix, groups_of
-from k8s.gpus.network import LEVELS
+from k8s.models.node import LEVELS
 from k8s.snapshot import ClusterSnapshot, NodeRow, device_sums, format_sums
 from k8s.text.errors import KubeError, NotFound
 from tui.commands import get
-from tui.commands.support.connect import cluster, namespace_in_use
+from tui.commands.support.connect import cluster
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
 from tui.commands.support.parser import make_parser
 from tui.settings.options import ConsoleOptions
+from tui.settings.served_kinds import open_mirror
 from tui.tables.column import Values, values_of
 from tui.tables.nodes import COLUMNS, NodesNow
 from tui.text.format import NOTHING, Clock, memory
@@ -42,7 +42,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         return await get.run(options, make_parser().parse_args(["get", name, "-o", form]))
     name = node_name(flags.words)
     async with cluster(options) as client:
-        snapshot = await ClusterMirror(client, namespace_in_use(options, client)).read_once()
+        snapshot = await open_mirror(options, client).read_once()
         node = find_node(snapshot, name)
         matrix, why = await _links(client, node)
     if flags.output in ("json", "yaml"):

@@ -8,7 +8,8 @@ from contextlib import suppress
 import msgspec
 
 from k8s.client.client import Client
-from k8s.models import Event, convert
+from k8s.models import convert
+from k8s.models.event import Event
 from k8s.models.resources import EVENTS
 from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_job, find_job, titles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -23,7 +24,9 @@ from tui.text.format import NOTHING, Clock, local_time, reason_text, seconds_sin
 from tui.text.instances import format_ranks
 
 if TYPE_CHECKING:
+    from k8s.client.client import Client
     from k8s.reasons.failures import Triage  # slow to import
+    from k8s.reasons.job_reasons import JobReasons
 
 INSTANCE_COLUMNS = (
     OutputColumn("NAME"),
@@ -62,18 +65,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options, is_brief=True) as client:
         snapshot, reasons = await read_cluster(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)
-        job = (await reasons.explain_once([job])).job(job.ref) or job
-        tensorboard = await find_tensorboard_url(client, job)
-        forwarded = False
-        if tensorboard is None and flags.output not in ("json", "yaml"):
-            with suppress(KubeError):
-                forwarded = bool(await find_tensorboard(client, job))
+        is_object = flags.output in ("json", "yaml")
+        tensorboard, forwarded, (job, now) = await asyncio.gather(
+            find_tensorboard_url(client, job),
+            _is_forwarded(client, job, is_needed=not is_object),
+            _explained(options, client, reasons, job),
+        )
         clock = server_clock(client)
-        is_object, now = flags.output in ("json", "yaml"), JobsNow(clock)
-        if job.status is Status.RUNNING or job.status.is_final:  # others have no log to read
-            from tui.commands.support.life import read_jobs_now  # slow to import
-
-            (job,), now = await read_jobs_now(options, client, [job])
     if is_object:
         failure = reasons.triage_of(job.uid)
         write_object(_values(job, now, tensorboard, failure), flags.output)
@@ -82,6 +80,25 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             tensorboard = command_line(options, "forward", job.ref.name)
         _print(job, tensorboard, clock, is_wide=flags.output == "wide")
     return 0
+
+
+async def _is_forwarded(client: Client, job: Job, *, is_needed: bool) -> bool:
+    with suppress(KubeError):
+        return is_needed and bool(await find_tensorboard(client, job))
+    return False
+
+
+async def _explained(
+    options: ConsoleOptions, client: Client, reasons: JobReasons, job: Job
+) -> tuple[Job, JobsNow]:
+    # With its reason and the signs of life in its log.
+    job = (await reasons.explain_once([job])).job(job.ref) or job
+    if job.status is not Status.RUNNING and not job.status.is_final:  # others have no log to read
+        return job, JobsNow(server_clock(client))
+    from tui.commands.support.life import read_jobs_now  # slow to import
+
+    (job,), now = await read_jobs_now(options, client, [job])
+    return job, now
 
 
 async def _watch(options: ConsoleOptions, flags: argparse.Namespace) -> int:

@@ -6,11 +6,12 @@ import argparse
 from dataclasses import replace
 
 from k8s.snapshot import Job
-from tui.commands.support.connect import cluster, read_cluster, server_clock
+from tui.commands.support.connect import cluster, read_cluster, read_mirror, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import no_jobs, write_missing
 from tui.settings.options import ConsoleOptions, OwnColumn
+from tui.settings.served_kinds import open_mirror
 from tui.tables.column import configured_columns, output_columns
 from tui.tables.jobs import COLUMNS, JobsNow
 from tui.text.format import in_namespace
@@ -26,10 +27,14 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     listing = job_listing(flags, options.columns.get("jobs", ()))
     async with cluster(options, is_brief=not flags.watch) as client:
-        snapshot, reasons = await read_cluster(options, client, is_narrow=not listing.uses("reason"))
-        snapshot = jobs_of_type(snapshot, flags.job_type)
         if listing.uses("reason"):
-            snapshot = jobs_of_type(await reasons.explain_once(snapshot.jobs), flags.job_type)
+            snapshot, reasons = await read_cluster(options, client)
+            mirror = reasons.mirror
+            of_type = jobs_of_type(snapshot, flags.job_type).jobs
+            snapshot = jobs_of_type(await reasons.explain_once(of_type), flags.job_type)
+        else:
+            mirror = open_mirror(options, client, is_narrow=True)
+            snapshot = jobs_of_type(await read_mirror(mirror), flags.job_type)
         known, now = snapshot.jobs, JobsNow(server_clock(client))
         if listing.uses("loss", "best_loss", "silent_s", "reason"):
             from tui.commands.support.life import read_jobs_now  # slow to import
@@ -46,7 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         write_missing(snapshot.missing_jobs)
         if flags.watch:
             await listing.watch(
-                reasons.mirror,
+                mirror,
                 jobs,
                 lambda: JobsNow(server_clock(client)),
                 columns,

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
-from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, device_sums, held_shares
 from k8s.status import Status
 from k8s.text.errors import Forbidden
 from tui.commands.list import job_listing
-from tui.commands.support.connect import cluster, namespace_in_use, read_cluster, server_clock
+from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import WrongUsage, no_jobs, write, write_missing, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.settings.options import ConsoleOptions
+from tui.settings.served_kinds import open_mirror
 from tui.tables import jobs as job_table
 from tui.tables import nodes as node_table
 from tui.tables.column import output_columns, pick
@@ -77,7 +77,7 @@ async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Na
         name_of=lambda node: f"node/{node.name}",
         labels_of=lambda node: node.labels,
     )
-    mirror = ClusterMirror(client, namespace_in_use(options, client))
+    mirror = open_mirror(options, client)
     snapshot = await mirror.read_once()
     live = await _measure(options, client, snapshot, snapshot.nodes) if flags.live else None
     now = NodesNow(server_clock(client), is_listed="nodes" not in snapshot.problems)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from dataclasses import replace
 
 from k8s.client.client import Client
 from k8s.reasons.cause import Cause
-from k8s.reasons.gather import answer_why
+from k8s.reasons.gather import gather, with_life
+from k8s.reasons.rules import explain
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, known_causes, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
-from tui.commands.support.life import with_silence
+from tui.commands.support.life import read_silence
 from tui.commands.support.output import add_format, write, write_object
 from tui.session.telemetry_feed import open_telemetry
 from tui.settings.options import ConsoleOptions
@@ -49,11 +51,12 @@ async def explain_job(
     """
     snapshot = await read_jobs(options, client)
     job = find_job(snapshot, flags.job, flags.job_type)
-    job, snapshot = await with_silence(options, client, job, snapshot)
     telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
-    return job, await telemetry.explain(
-        job, await answer_why(client, job, snapshot, causes=known_causes(options))
+    alive, evidence, _ = await asyncio.gather(
+        read_silence(options, client, job), gather(client, job, snapshot), telemetry.read_gpus(job)
     )
+    answer = explain(replace(with_life(evidence, alive), causes=known_causes(options)))
+    return alive, telemetry.with_warnings(alive, answer)
 
 
 def pasteable(options: ConsoleOptions, job: Job, answer: Cause) -> Cause:

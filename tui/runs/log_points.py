@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from k8s.logs import LogLine
 from k8s.logs.training_lines import TrainingLineReader
-from trainer.tfevents import Columns, ScalarSeries
+from trainer.tfevents import Columns, ScalarCurve, ScalarSeries
 
 # A step that another rank prints later than this belongs to a new run.
 REPEATED_WITHIN_NS = 60 * 10**9
@@ -69,3 +69,13 @@ class LogPoints:
         if len(seen_ns) > REMEMBERED_STEPS:
             del seen_ns[next(iter(seen_ns))]
         return False
+
+
+def log_curves(lines: Iterable[LogLine]) -> list[ScalarCurve]:
+    """Return the curves in lines of a log."""
+    points = LogPoints()
+    points.add(lines)
+    return [
+        ScalarCurve(".", tag, "log", each.steps, each.wall_times, each.values, tuple(each.restarts))
+        for tag, each in points.series.items()
+    ]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,12 +19,11 @@ from k8s.kinds import JobRef, kind_of
 from k8s.logs import LogHub, LogLine, find_ranks, targets_of
 from k8s.models import Pod
 from k8s.models.gpu_sharing import given_gpus
-from k8s.snapshot import CurveAlert, Job, NodeRow
+from k8s.snapshot import Job, NodeRow
 from k8s.text.errors import KubeError, NotFound
-from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import Alert, curve_alerts
 from tui.runs.curve_feed import LOG_LINES, CurveFeed
-from tui.runs.log_points import LogPoints
+from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_template, with_values
 from tui.runs.store import RunStore
 from tui.settings.options import AlertRule
@@ -129,16 +126,6 @@ async def _slowest_link(client: Client, gpus: Gpus, models: Mapping[str, str]) -
     return ""
 
 
-def log_curves(lines: Iterable[LogLine]) -> list[ScalarCurve]:
-    """Return the curves in lines of a log."""
-    points = LogPoints()
-    points.add(lines)
-    return [
-        ScalarCurve(".", tag, "log", each.steps, each.wall_times, each.values, tuple(each.restarts))
-        for tag, each in points.series.items()
-    ]
-
-
 def with_log(record: RunRecord, lines: Sequence[LogLine], *, adds: bool = False) -> RunRecord:
     """Return the record with the values in the lines of its log; `adds` is that of `with_values`."""
     curves = log_curves(lines)
@@ -152,15 +139,6 @@ def with_alerts(record: RunRecord, alerts: Iterable[Alert]) -> RunRecord:
     """Return the record of a run that ended with these alerts."""
     text = next((each.text for each in alerts if each.rule is AlertRule.DIVERGED), "")
     return msgspec.structs.replace(record, alert=text)
-
-
-def with_end(job: Job, run: RunRecord | None) -> Job:
-    """Return an ended job with the trouble that its record shows."""
-    if run is None or not job.status.is_final:
-        return job
-    has_nan = run.loss is not None and not math.isfinite(run.loss)
-    alerts = (CurveAlert(AlertRule.DIVERGED, run.alert),) if run.alert else ()
-    return replace(job, has_nan=has_nan, alerts=alerts) if has_nan or alerts else job
 
 
 def _last_texts(lines: Sequence[LogLine]) -> list[str]:

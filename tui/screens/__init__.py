@@ -11,52 +11,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tui.screens import documents, job, lists
-from tui.settings.keys import (
-    CHART,
-    DELETE,
-    DETAIL,
-    DIALOG,
-    EVERYWHERE,
-    EVERYWHERE_ACTIONS,
-    HELP,
-    JOB_ACTIONS,
-    JOB_COMMANDS,
-    JOB_PANE,
-    LOG,
-    NEW_JOB,
-    OTHER_ACTIONS,
-    PROMPT,
-    ROW,
-    SCROLL,
-    STRIP,
-    TABLE,
-    TEXT,
-    Action,
-    ActionTable,
-    KeyTable,
-    On,
-    ViewDeclaration,
-    view_keys,
-)
+from tui.settings import keys
 from tui.settings.options import ConsoleOptions
 
 if TYPE_CHECKING:
     from tui.settings.plugins_file import UserPlugins
 
-VIEWS: tuple[ViewDeclaration, ...] = (*lists.VIEWS, *job.VIEWS)
+VIEWS: tuple[keys.ViewDeclaration, ...] = (*lists.VIEWS, *job.VIEWS)
 
-ACTIONS = ActionTable(
+ACTIONS = keys.ActionTable(
     (
-        *EVERYWHERE_ACTIONS,
+        *keys.EVERYWHERE_ACTIONS,
         *(view.command for view in VIEWS if view.command is not None),
-        *JOB_ACTIONS,
-        *OTHER_ACTIONS,
-        Action(
+        *keys.JOB_ACTIONS,
+        *keys.OTHER_ACTIONS,
+        keys.Action(
             "next_view",
             "Next view",
             "navigate",
             on=tuple(
-                On(view.name, "tab", f"Next view: {view.next_view}", view.next_view)
+                keys.On(view.name, "tab", f"Next view: {view.next_view}", view.next_view)
                 for view in VIEWS
                 if view.next_view
             ),
@@ -65,41 +39,41 @@ ACTIONS = ActionTable(
 )
 
 
-def key_table() -> KeyTable:
+def key_table() -> keys.KeyTable:
     """Return all keys under the headings of help and manual."""
-    everywhere = ACTIONS.keys(EVERYWHERE)
-    of_rows = ACTIONS.keys(ROW)
-    of_home = (*view_keys(lists.JOBS, ACTIONS), *of_rows)
-    return KeyTable(
+    everywhere = ACTIONS.keys(keys.EVERYWHERE)
+    of_rows = ACTIONS.keys(keys.ROW)
+    of_home = (*keys.view_keys(lists.JOBS, ACTIONS), *of_rows)
+    return keys.KeyTable(
         sections=(
             ("Everywhere", everywhere),
-            ("While typing", PROMPT),
-            ("In tables", TABLE),
-            ("The nodes above the jobs", (*STRIP, *ACTIONS.keys("strip"))),
-            ("What the job says, beside the jobs", JOB_PANE),
+            ("While typing", keys.PROMPT),
+            ("In tables", keys.TABLE),
+            ("The nodes above the jobs", (*keys.STRIP, *ACTIONS.keys("strip"))),
+            ("What the job says, beside the jobs", keys.JOB_PANE),
             ("On a row of a job, and in views about one", of_rows),
-            *((view.title, keys) for view in VIEWS if (keys := view_keys(view, ACTIONS))),
-            ("Wherever a text scrolls", SCROLL),
-            ("The text of a log", LOG),
-            ("One chart", CHART),
-            ("New job", NEW_JOB),
-            ("Text", TEXT),
+            *((view.title, own) for view in VIEWS if (own := keys.view_keys(view, ACTIONS))),
+            ("Wherever a text scrolls", keys.SCROLL),
+            ("The text of a log", keys.LOG),
+            ("One chart", keys.CHART),
+            ("New job", keys.NEW_JOB),
+            ("Text", keys.TEXT),
             ("YAML", documents.YAML_KEYS),
-            ("A row in full", DETAIL),
-            ("The commands of a job", JOB_COMMANDS),
-            ("Questions", DIALOG),
-            ("Before deleting", DELETE),
-            ("Help", HELP),
+            ("A row in full", keys.DETAIL),
+            ("The commands of a job", keys.JOB_COMMANDS),
+            ("Questions", keys.DIALOG),
+            ("Before deleting", keys.DELETE),
+            ("Help", keys.HELP),
         ),
         combined=(
             *(
                 (
                     view.title,
-                    (*view.focused, *view_keys(view, ACTIONS), *(of_rows if view.has_job_rows else ())),
+                    (*view.focused, *keys.view_keys(view, ACTIONS), *(of_rows if view.has_job_rows else ())),
                 )
                 for view in VIEWS
             ),
-            *(("Beside the jobs", (*table, *of_home)) for table in (STRIP, JOB_PANE)),
+            *(("Beside the jobs", (*table, *of_home)) for table in (keys.STRIP, keys.JOB_PANE)),
         ),
         everywhere=everywhere,
     )

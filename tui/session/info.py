@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from k8s.client.client import Client, fetch_version
-from k8s.cluster.discovery import discover
-from k8s.cluster.rules_review import fetch_rules
+from k8s.cluster.discovery import discover, fetch_rules
 from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS

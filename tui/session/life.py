@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,11 @@ from k8s.snapshot import Job
 
 if TYPE_CHECKING:
     from trainer.tfevents import ScalarCurve
+
+# Lines to read from the end of a chief's log at first, and later.
+FIRST_LINES, LINES = 1000, 200
+# Values per job, evenly spaced.
+MAX_VALUES = 64
 
 
 class Life:
@@ -51,3 +57,16 @@ class Life:
             self.losses[job.uid] = values
         for _, on_loss in list(self._views.values()):
             on_loss(job)
+
+
+def is_broken(losses: Sequence[float]) -> bool:
+    """Return True if the last loss is NaN or infinite."""
+    return bool(losses) and not math.isfinite(losses[-1])
+
+
+def few_of(values: Sequence[float]) -> Sequence[float]:
+    """Return at most `MAX_VALUES` of the values, evenly spaced."""
+    if len(values) <= MAX_VALUES:
+        return tuple(values)
+    step = (len(values) - 1) / (MAX_VALUES - 1)
+    return tuple(values[round(place * step)] for place in range(MAX_VALUES))

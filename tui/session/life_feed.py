@@ -11,8 +11,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec.structs import replace as replace_record
@@ -22,14 +21,15 @@ from k8s.client.rate_limiter import RateLimiter, background_requests
 from k8s.jobs.permissions import Permissions
 from k8s.logs import JobRanks, LogHub, LogLine, Target, find_ranks, targets_of
 from k8s.logs.liveness import LEAST_S, JobLiveness
-from k8s.logs.tail import has_assumed_ranks, read_tail
+from k8s.logs.tail import has_assumed_ranks
 from k8s.snapshot import CurveAlert, Job, Silence, Straggler
 from k8s.status import Status
 from k8s.text.errors import Invalid, KubeError, NotFound
 from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import Alert, RunHistory, curve_alerts, shown_alerts
 from tui.runs.curve_feed import CurveFeed
-from tui.runs.record import RunRecord, loss_tag, with_values
+from tui.runs.log_points import log_curves
+from tui.runs.record import RunRecord, loss_tag, with_end, with_values
 from tui.runs.run_records import (
     Gpus,
     NodesAndPods,
@@ -38,13 +38,11 @@ from tui.runs.run_records import (
     gpus_of,
     is_gone,
     job_record,
-    log_curves,
     with_alerts,
-    with_end,
     with_log,
 )
 from tui.runs.store import RunStore
-from tui.session.life import Life
+from tui.session.life import FIRST_LINES, LINES, Life, few_of, is_broken
 from tui.settings.options import DEFAULT_ALERTS, AlertRule
 from tui.tables.filters import own_names
 
@@ -62,19 +60,15 @@ OTHERS_SHARE = 4
 MAX_SUSPECTS = 8
 # Reads of a chief's log before each of which the pod of rank 0 is looked for, if it is not known.
 MAX_PROBES = 4
-# Lines to read from the end of a chief's log at first, a chief's log later, and another rank's log.
-FIRST_LINES, LINES, OTHER_LINES = 1000, 200, 40
+# Lines to read from the end of another rank's log.
+OTHER_LINES = 40
 # After a read of this size, the next one asks for half as many lines.
 LARGE_BYTES = 128 * 1024
 # New lines to search for losses per read.
 LOSS_LINES = 100
 # The least recently read jobs are dropped beyond this number, because a console runs for days.
 MAX_JOBS = 512
-# Values per job, evenly spaced.
-MAX_VALUES = 64
 IDLE_S = 10.0
-# Limits of one command: logs to read, and seconds for all of them.
-MAX_ONCE, ONCE_S = 64, 5.0
 LOG_PERMISSION = "get pods/log"
 _Mark = tuple[Silence | None, tuple[Straggler, ...], tuple[CurveAlert, ...], bool, tuple[object, ...]]
 _ALIVE: _Mark = (None, (), (), False, ())
@@ -327,7 +321,7 @@ class LifeFeed:
             if new and not values:
                 curves = await self._add_losses(reads, new[-LOSS_LINES:])
                 reads.losses.extend(_losses_of(curves))
-                self._record_values(job, _few(reads.losses))
+                self._record_values(job, few_of(reads.losses))
                 reads.run = with_values(reads.run, curves, adds=True)
         suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
         for target in suspects:
@@ -367,7 +361,7 @@ class LifeFeed:
 
     def _judge(self, reads: _JobReads) -> None:
         job, values = reads.job, self.life.losses.get(reads.job.uid, ())
-        has_nan = AlertRule.NAN in self._rules and _is_broken(values)
+        has_nan = AlertRule.NAN in self._rules and is_broken(values)
         alerts = shown_alerts(reads.alerts)
         known = reads.liveness.with_restarts(reads.ranks.apply(job)).instances
         is_plain = not has_assumed_ranks(job) and not any(each.rank_restarts for each in known)
@@ -444,92 +438,15 @@ class LifeFeed:
         now_s = time.time() + self.client.server_clock_offset_s
         newest = zip(curve.steps[-LINES:], curve.wall_times[-LINES:], strict=True)
         reads.liveness.add_metrics(newest, now_s, asyncio.get_running_loop().time())
-        return _few(curve.values)
-
-
-@dataclass(frozen=True, slots=True)
-class LifeReading:
-    """Signs of life of several jobs, by job UID."""
-
-    jobs: Mapping[str, Job]  # with what their output shows
-    losses: Mapping[str, Sequence[float]]  # newest last
-
-
-async def read_life(
-    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = LINES
-) -> LifeReading:
-    """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
-
-    Reads at most `MAX_ONCE` logs in `ONCE_S` seconds, chiefs first, and skips unreadable ones.
-    """
-    ended = [job for job in jobs if job.status.is_final and job.uid not in runs]
-    life = {
-        job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING
-    }
-    by_job = [(job, targets_of(job)) for job in (*(job for job, _ in life.values()), *ended)]
-    chiefs = [(job, targets[0]) for job, targets in by_job if targets]
-    others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
-    found: dict[str, Sequence[float]] = {}
-    ranks, ranked = {job.uid: JobRanks() for job, _ in by_job}, dict[str, Job]()
-    alerts: dict[str, tuple[CurveAlert, ...]] = {}
-
-    async def read(job: Job, target: Target) -> None:
-        with suppress(KubeError):
-            if job.uid not in life:
-                ranked[job.uid] = await find_ranks(client, job)
-                target = targets_of(ranked[job.uid])[0]
-            sent_s, now_s = time.time(), asyncio.get_running_loop().time()
-            # The tracebacks of many ranks may follow the last loss.
-            most = lines if job.uid in life else FIRST_LINES
-            tail = await read_tail(client, target, most, idle_s=ONCE_S)
-            ranks[job.uid].add(target, tail)
-            is_first = target.is_chief or job.uid not in found or any(line.rank == 0 for line in tail)
-            curves = {each.tag: each for each in log_curves(tail)} if is_first else {}
-            if tag := loss_tag(curves):
-                found[job.uid] = _few(curves[tag].values)
-                alerts[job.uid] = shown_alerts(curve_alerts(curves, tag))
-            if job.uid in life:
-                life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
-            else:
-                runs.add(with_log(await describe_run(client, job), tail))
-
-    with suppress(TimeoutError):
-        async with asyncio.timeout(ONCE_S):
-            await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
-    marked = {
-        uid: replace(
-            each.with_restarts(ranks[uid].apply(job)),
-            silence=each.silence(job),
-            stragglers=each.stragglers(job),
-            alerts=alerts.get(uid, ()),
-            has_nan=_is_broken(found.get(uid, ())),
-        )
-        for uid, (job, each) in life.items()
-    }
-    marked |= {
-        job.uid: with_end(ranked.get(job.uid, job), runs.get(job.uid)) for job in jobs if job.uid not in life
-    }
-    return LifeReading(marked, found)
-
-
-def _is_broken(losses: Sequence[float]) -> bool:
-    return bool(losses) and not math.isfinite(losses[-1])
+        return few_of(curve.values)
 
 
 def _losses_of(curves: Sequence[ScalarCurve]) -> Sequence[float]:
     by_tag = {curve.tag: curve for curve in curves}
     tag = loss_tag(by_tag)
-    return _few(by_tag[tag].values) if tag else ()
+    return few_of(by_tag[tag].values) if tag else ()
 
 
 def _copied(curve: ScalarCurve) -> ScalarCurve:
     # A copy, because a thread keeps appending to the original.
     return replace(curve, steps=curve.steps[:], wall_times=curve.wall_times[:], values=curve.values[:])
-
-
-def _few(values: Sequence[float]) -> Sequence[float]:
-    # Evenly spaced.
-    if len(values) <= MAX_VALUES:
-        return tuple(values)
-    step = (len(values) - 1) / (MAX_VALUES - 1)
-    return tuple(values[round(place * step)] for place in range(MAX_VALUES))

@@ -11,7 +11,8 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.jobs.permissions import Permissions, ResourceAttributes
-from k8s.models import Event, convert
+from k8s.models import convert
+from k8s.models.event import Event
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Instance, Job
 from k8s.status import Status

@@ -45,8 +45,7 @@ class Session:
         self.client = client
         self.options = options
         self.runs = runs
-        namespace = "" if options.is_all_namespaces else options.namespace or client.config.namespace
-        self.mirror = open_mirror(options.state_folder, client, namespace)
+        self.mirror = open_mirror(options, client)
         self.reasons = JobReasons(self.mirror, own_names, causes)
         self.permissions = Permissions(client)
         self.life = Life()

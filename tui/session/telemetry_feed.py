@@ -156,9 +156,18 @@ class TelemetryFeed:
 
     async def explain(self, job: Job, answer: Cause) -> Cause:
         """Read the GPUs of a running job, and add their warnings to an answer."""
+        await self.read_gpus(job)
+        return self.with_warnings(job, answer)
+
+    async def read_gpus(self, job: Job) -> None:
+        """Read the GPUs of a running job; does nothing for other jobs."""
+        if job.status is Status.RUNNING and job.gpus_allocated:
+            await self.read_once(job.nodes)
+
+    def with_warnings(self, job: Job, answer: Cause) -> Cause:
+        """Add the warnings of a running job's GPUs, as last read, to an answer."""
         if job.status is not Status.RUNNING or not job.gpus_allocated:
             return answer
-        await self.read_once(job.nodes)
         ranks = self.ranks(job)
         return with_gpu_warnings(answer, in_order(ranks, self.job_warnings(ranks)))
 

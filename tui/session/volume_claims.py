@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import ValidationError
 
 from k8s.client.client import Client
-from k8s.models import Event, convert
+from k8s.models import convert
+from k8s.models.event import Event
 from k8s.models.namespace import Claim
 from k8s.models.resources import CLAIMS, EVENTS, PODS
 from k8s.text.errors import KubeError

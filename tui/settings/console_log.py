@@ -12,9 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from k8s.text.errors import KubeError
-from k8s.text.redact import Redactor
 from k8s.text.sanitize import sanitize_lines
-from tui.settings.private_file import make_private_folder
 
 # A larger log becomes gpuconsole.log.1 and replaces the one before.
 LARGEST_LOG_BYTES = 1 << 20
@@ -31,6 +29,8 @@ class ConsoleLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append a record to the file, and write it to stderr if that was asked for."""
+        from k8s.text.redact import Redactor  # most runs log nothing
+
         error = record.exc_info[1] if record.exc_info else None
         try:
             if isinstance(error, KubeError | OSError):  # expected: its traceback would look like a bug
@@ -63,6 +63,8 @@ def log_bug(path: Path, error: Exception) -> str:
 
     Failures to write are ignored.
     """
+    from k8s.text.redact import Redactor
+
     append_to_log(path, sanitize_lines(Redactor().text("".join(traceback.format_exception(error)))))
     last = traceback.extract_tb(error.__traceback__)[-1:]
     return "".join(f"{Path(each.filename).name}:{each.lineno} in {each.name}" for each in last)
@@ -70,6 +72,8 @@ def log_bug(path: Path, error: Exception) -> str:
 
 def append_to_log(path: Path, text: str) -> None:
     """Append a sanitised text with the time; failures to write are ignored."""
+    from tui.settings.private_file import make_private_folder
+
     with suppress(OSError):
         make_private_folder(path.parent)
         if path.exists() and path.stat().st_size > LARGEST_LOG_BYTES:

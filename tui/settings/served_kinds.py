@@ -15,7 +15,7 @@ from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.cluster.discovery import ServedKinds
 from k8s.text.home import read_named_file
-from tui.settings.private_file import make_private_folder, write_private_file
+from tui.settings.options import ConsoleOptions
 
 SERVED_FILE = "discovery.json"
 # As kubectl's; until then a new kind in a known group is not seen by commands.
@@ -30,12 +30,16 @@ class _StoredAnswer(msgspec.Struct):
 
 
 def open_mirror(
-    state_folder: Path, client: Client, namespace: str, *, is_narrow: bool = False, has_nodes: bool = True
+    options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
 ) -> ClusterMirror:
-    """Return a mirror that begins with the kinds stored for its server, and stores newer ones."""
+    """Return a mirror of the requested namespace; for the flags see `ClusterMirror`.
+
+    It begins with the kinds stored for its server, and stores newer ones.
+    """
+    namespace = "" if options.is_all_namespaces else options.namespace or client.config.namespace
     mirror = ClusterMirror(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
-    mirror.known_served = find_served(state_folder, client.config)
-    mirror.store_served = partial(store_served, state_folder, client.config)
+    mirror.known_served = find_served(options.state_folder, client.config)
+    mirror.store_served = partial(store_served, options.state_folder, client.config)
     return mirror
 
 
@@ -50,6 +54,8 @@ def store_served(state_folder: Path, config: ClusterConfig, served: ServedKinds)
     """Store the kinds that a server announced, unless a group did not answer. Errors are ignored."""
     if None in served.plurals.values():
         return
+    from tui.settings.private_file import make_private_folder, write_private_file  # seldom needed
+
     answers = _read(state_folder / SERVED_FILE) | {_key(config): _StoredAnswer(time.time(), served)}
     newest = sorted(answers.items(), key=lambda item: item[1].at_s)[-MOST_SERVERS:]
     with suppress(OSError):

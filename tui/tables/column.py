@@ -12,7 +12,6 @@ from k8s.text.sanitize import sanitize
 from tui.settings.options import OwnColumn
 from tui.text.cells import cell_len
 from tui.text.format import NOTHING, CellStyle, Clock, Run, plural
-from tui.text.jsonpath import find, parse_path, text_of
 
 # Widths of the user's own columns.
 MIN_OWN_CELLS, MAX_OWN_CELLS = 8, 30
@@ -172,6 +171,8 @@ def configured_columns(
 
 
 def _own_column(own: OwnColumn, columns: tuple[ListColumn[Any, Any], ...]) -> ListColumn[Any, Any]:
+    from tui.text.jsonpath import find, parse_path, text_of
+
     path = parse_path(own.path)
 
     def value(item: Any, view: Any) -> str:
@@ -194,6 +195,8 @@ def _own_column(own: OwnColumn, columns: tuple[ListColumn[Any, Any], ...]) -> Li
 
 def annotations_in(columns: Mapping[str, Iterable[str | OwnColumn]]) -> set[str]:
     """Return the keys of annotations in the paths of the user's columns."""
+    from tui.text.jsonpath import find, parse_path
+
     found = set[str]()
 
     class Asked(dict[str, str]):

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from k8s.kinds import JobRef
-from k8s.models import LONG_AGO, Event, ObjectReference, Pod
+from k8s.models import LONG_AGO, Pod
+from k8s.models.event import Event, ObjectReference
 from k8s.reasons.objects import GROUP_KEYS
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize

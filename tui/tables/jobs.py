@@ -27,7 +27,6 @@ from tui.text.format import (
     status_run,
     timestamp,
 )
-from tui.text.sparkline import BROKEN, trend
 
 if TYPE_CHECKING:
     from k8s.reasons.failures import Triage
@@ -96,6 +95,8 @@ def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
     values = values_by_uid.get(uid, ())
     if not values:
         return Cell(NOTHING, "quiet")
+    from tui.text.sparkline import BROKEN, trend
+
     last = values[-1]
     is_broken = not math.isfinite(last)
     style: CellStyle = "failed" if is_broken else ""

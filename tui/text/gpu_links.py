@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from k8s.gpus.gpu_set import GpuSet, best_sets, free_gpus
 from k8s.gpus.links import LINK_WORDS, SELF, LinkMatrix, groups_of, is_nvlink
-from k8s.gpus.network import LEVELS
 from k8s.models.gpu_sharing import SCHEDULE_LABEL
+from k8s.models.node import LEVELS
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import sanitize
 

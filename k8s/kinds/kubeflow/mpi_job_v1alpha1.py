@@ -11,21 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from k8s.kinds.base import CreatableKind, DeclaredJob, LabelledPods, Manifest, Replica
-from k8s.kinds.kubeflow.mpi_run import (
-    KUBEXEC,
-    KUBEXEC_ENV,
-    MPI_SHAPE,
-    NOT_OF_MPI,
-    TAGGED,
-    MPIRun,
-    Named,
-    clean_pods,
-    config_map,
-    hostfile,
-    launcher_or_worker,
-    with_config,
-    with_container,
-)
+from k8s.kinds.kubeflow import mpi_run
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
@@ -36,8 +22,6 @@ from k8s.kinds.parse import (
     text_of,
     time_of,
 )
-from k8s.kinds.pod_labels import MPI_CHART, job_metadata
-from k8s.kinds.pod_template import job_object, pod_template
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -60,13 +44,13 @@ class MPIJobV1Alpha1(LabelledPods, CreatableKind):
     word = "mpi"
     aliases = ("mpijob",)
     resource = MPI_JOBS_V1ALPHA1
-    container = MPI_SHAPE.container
+    container = mpi_run.MPI_CONTAINER
     launcher = "mpirun"
     suspend_field = ""
     job_label = JOB_NAME
     operator = "mpi-operator"
     lacks: Mapping[str, str] = {
-        **NOT_OF_MPI,
+        **mpi_run.NOT_OF_MPI,
         "queue": "Kueue admits MPIJobs of version v2beta1 only.",
         "roles": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
         "worker_image": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
@@ -82,17 +66,17 @@ class MPIJobV1Alpha1(LabelledPods, CreatableKind):
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the MPIJob v1alpha1 that requests `spec`, as `arena submit mpi` creates it."""
         spec = self.supported(spec)
-        template = pod_template(spec, MPI_SHAPE, env=TAGGED)
+        template = mpi_run.mpi_template(spec, is_launcher=True)
         template["spec"]["restartPolicy"] = spec.restart_policy or "Never"
         body = {
-            "cleanPodPolicy": clean_pods(spec),
+            "cleanPodPolicy": mpi_run.clean_pods(spec),
             "launcherResources": {},
             "backoffLimit": spec.retries,
             "replicas": spec.workers,
             "mountsOnLauncher": spec.mounts_on_launcher,
             "template": template,
         }
-        return job_object(self.resource, job_metadata(spec, MPI_CHART, queue_label=False), body)
+        return mpi_run.mpi_object(self.resource, spec, body)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v1alpha1, which has no conditions, only `launcherStatus`."""
@@ -121,17 +105,20 @@ class MPIJobV1Alpha1(LabelledPods, CreatableKind):
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the launcher, or a worker and its number in the StatefulSet."""
-        return launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
+        return mpi_run.launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
 
-    def run_of(self, obj: Manifest) -> MPIRun:
+    def run_of(self, obj: Manifest) -> mpi_run.MPIRun:
         """Return the pods and rules that Arena's operator makes of an MPIJob v1alpha1."""
         spec, name = nested(obj, "spec"), str(nested(obj, "metadata")["name"])
         launcher, *workers = self.replicas(obj)
         slots = _slots(spec, workers)
-        files = {"hostfile": hostfile([each.name for each in workers], slots), "kubexec.sh": KUBEXEC}
-        return MPIRun(
+        files = {
+            "hostfile": mpi_run.hostfile([each.name for each in workers], slots),
+            "kubexec.sh": mpi_run.KUBEXEC,
+        }
+        return mpi_run.MPIRun(
             (_launcher(name, launcher), *(_worker(name, each) for each in workers)),
-            config_map(f"{name}-config", {"app": name}, files),
+            mpi_run.config_map(f"{name}-config", {"app": name}, files),
             slots,
             text_of(spec.get("cleanPodPolicy")) or "All",
             waits_for_workers=True,
@@ -140,26 +127,26 @@ class MPIJobV1Alpha1(LabelledPods, CreatableKind):
         )
 
 
-def _labels(name: str, role: str) -> Named:
+def _labels(name: str, role: str) -> mpi_run.Named:
     return (("group_name", "kubeflow.org"), (JOB_NAME, name), (ROLE, role))
 
 
 def _worker(job: str, worker: Replica) -> Replica:
     # It sleeps: the command is the launcher's.
-    spec = with_container(worker.template, mount=True, command=["sleep"], args=["365d"])
-    spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555})
+    spec = mpi_run.with_container(worker.template, mount=True, command=["sleep"], args=["365d"])
+    spec = mpi_run.with_config(spec, f"{job}-config", {"kubexec.sh": 0o555})
     spec |= {"hostname": worker.name, "subdomain": f"{job}-worker"}
     return replace(worker, template={**worker.template, "spec": spec}, labels=_labels(job, "worker"))
 
 
 def _launcher(job: str, launcher: Replica) -> Replica:
-    spec = with_container(launcher.template, env=KUBEXEC_ENV, mount=True)
+    spec = mpi_run.with_container(launcher.template, env=mpi_run.KUBEXEC_ENV, mount=True)
     return replace(
         launcher,
         name=f"{job}-launcher",
         template={
             **launcher.template,
-            "spec": with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444}),
+            "spec": mpi_run.with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444}),
         },
         labels=_labels(job, "launcher"),
         restart_policy="Never" if launcher.restart_policy == "Never" else "OnFailure",

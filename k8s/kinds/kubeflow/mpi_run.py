@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica, RunnableKind
 from k8s.kinds.job_spec import LAUNCHER
@@ -26,8 +27,6 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     run_policy_of,
 )
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count
-from k8s.kinds.pod_labels import MPI_CHART, job_metadata
-from k8s.kinds.pod_template import PodShape, job_object, pod_template, restarts, variable, with_network
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
     from k8s.kinds.job_spec import JobSpec
 
 OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
-MPI_SHAPE = PodShape(container="mpi", app="mpijob", chart=MPI_CHART)
-# Open MPI's mpirun prefixes each line with its rank, as with `--tag-output`.
-TAGGED = (variable("OMPI_MCA_orte_tag_output", "1"),)
+MPI_CONTAINER = "mpi"
 _NO_TORCHRUN = "MPI starts the ranks, not torchrun."
 _NOT_ELASTIC = "The number of workers of an MPIJob is fixed."
 NOT_OF_MPI: Mapping[str, str] = {
@@ -97,16 +94,33 @@ def mpi_manifest(resource: Resource, spec: JobSpec, *, has_policy: bool = False)
     if has_policy and spec.launcher_policy:
         body["launcherCreationPolicy"] = spec.launcher_policy
     of_launcher, of_worker = _launcher(spec), _worker(spec)
-    launcher = pod_template(of_launcher, MPI_SHAPE, env=TAGGED, job=spec)
-    worker = pod_template(of_worker, MPI_SHAPE, job=spec)
+    launcher = mpi_template(of_launcher, is_launcher=True, job=spec)
+    worker = mpi_template(of_worker, job=spec)
     body |= {
         "runPolicy": run_policy_of(spec, clean_pods(spec), spec.workers + 1),
         "mpiReplicaSpecs": {
-            "Launcher": {"replicas": 1, "restartPolicy": restarts(of_launcher), "template": launcher},
-            "Worker": {"replicas": spec.workers, "restartPolicy": restarts(of_worker), "template": worker},
+            "Launcher": _role(of_launcher, 1, launcher),
+            "Worker": _role(of_worker, spec.workers, worker),
         },
     }
-    return _object(resource, spec, body)
+    return mpi_object(resource, spec, body, has_queue=resource.version == "v2beta1")
+
+
+def mpi_object(resource: Resource, spec: JobSpec, body: Manifest, *, has_queue: bool = False) -> Manifest:
+    """Return the object of an MPIJob, which Kueue admits if it `has_queue`."""
+    metadata = building.job_metadata(spec, building.MPI_CHART, queue_label=has_queue)
+    return building.job_object(resource, metadata, body)
+
+
+def mpi_template(spec: JobSpec, *, is_launcher: bool = False, job: JobSpec | None = None) -> Manifest:
+    """Return the template of a pod that runs `spec`; `job` is the full job if that is only a part of it."""
+    # Open MPI's mpirun prefixes each line with its rank, as with `--tag-output`.
+    tagged = (building.variable("OMPI_MCA_orte_tag_output", "1"),) if is_launcher else ()
+    return building.pod_template(spec, MPI_CONTAINER, "mpijob", building.MPI_CHART, env=tagged, job=job)
+
+
+def _role(spec: JobSpec, replicas: int, template: Manifest) -> Manifest:
+    return {"replicas": replicas, "restartPolicy": building.restarts(spec), "template": template}
 
 
 def clean_pods(spec: JobSpec) -> str:
@@ -114,11 +128,6 @@ def clean_pods(spec: JobSpec) -> str:
     # Workers never end by themselves and would hold their GPUs for ever. `Running` keeps the launcher,
     # which has ended and whose log has the output of all ranks.
     return "Running" if spec.clean_pods == "None" else spec.clean_pods
-
-
-def _object(resource: Resource, spec: JobSpec, body: Manifest) -> Manifest:
-    has_queue = resource.version == "v2beta1"
-    return job_object(resource, job_metadata(spec, MPI_CHART, queue_label=has_queue), body)
 
 
 def _slots(spec: JobSpec) -> int:
@@ -134,7 +143,7 @@ def _launcher(spec: JobSpec) -> JobSpec:
         gpus=0,
         devices={},
         gpu_topology=False,
-        host_namespaces=with_network(spec) if spec.gpu_topology else spec.host_namespaces,
+        host_namespaces=building.with_network(spec) if spec.gpu_topology else spec.host_namespaces,
         mounts=spec.mounts if spec.mounts_on_launcher else (),
     )
     return job_specs.apply_role(job_specs.role_named(spec, LAUNCHER), plain)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.kubeflow.kubeflow_job import (
@@ -24,8 +25,6 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     run_policy_of,
 )
 from k8s.kinds.parse import count_of, nested, ranks_from, replica_count
-from k8s.kinds.pod_labels import MASTER_POD, PYTORCH_CHART, job_metadata
-from k8s.kinds.pod_template import DYNAMIC, PodShape, job_object, pod_template, rendezvous_env, restarts
 from k8s.models.resources import Resource
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 # Default of the operator, unless the master's container has a port `pytorchjob-port`.
 MASTER_PORT = 23456
-PYTORCH_SHAPE = PodShape(container="pytorch", app="pytorchjob", chart=PYTORCH_CHART)
 _ROLES = ("Master", "Worker")
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
@@ -48,7 +46,7 @@ class PyTorchJob(OperatorPods, CreatableKind):
     word = "pytorch"
     aliases = ("pytorchjob",)
     resource = PYTORCH_JOBS
-    container = PYTORCH_SHAPE.container
+    container = "pytorch"
     lacks: Mapping[str, str] = {
         "slots": "A PyTorchJob starts processes with torchrun: set processes instead.",
         "runtime": NO_RUNTIME,
@@ -79,12 +77,11 @@ class PyTorchJob(OperatorPods, CreatableKind):
         else:
             roles = {"Master": _role(spec, "master", 1)}
             labels = roles["Master"]["template"]["metadata"]["labels"]
-            labels.setdefault(MASTER_POD, f"{spec.name}-master-0")
+            labels.setdefault(building.MASTER_POD, f"{spec.name}-master-0")
             if spec.workers > 1:
                 roles["Worker"] = _role(spec, "worker", spec.workers - 1)
-        return job_object(
-            self.resource, job_metadata(spec, PYTORCH_CHART), {**body, "pytorchReplicaSpecs": roles}
-        )
+        metadata = building.job_metadata(spec, building.PYTORCH_CHART)
+        return building.job_object(self.resource, metadata, {**body, "pytorchReplicaSpecs": roles})
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one runs with fewer pods than it requests."""
@@ -193,16 +190,17 @@ def _master_port(role: Manifest) -> int:
 def _role(spec: JobSpec, name: str, replicas: int) -> Manifest:
     of_role = job_specs.role_spec(spec, name)
     # The operator sets these for elastic jobs.
-    env = rendezvous_env(spec, f"{spec.name}-master-0:{MASTER_PORT}") if spec.elastic is None else ()
-    template = pod_template(of_role, PYTORCH_SHAPE, env=env, job=spec)
-    return {"replicas": replicas, "restartPolicy": restarts(of_role), "template": template}
+    env = building.rendezvous_env(spec, f"{spec.name}-master-0:{MASTER_PORT}") if spec.elastic is None else ()
+    chart = building.PYTORCH_CHART
+    template = building.pod_template(of_role, PyTorchJob.container, "pytorchjob", chart, env=env, job=spec)
+    return {"replicas": replicas, "restartPolicy": building.restarts(of_role), "template": template}
 
 
 def _elastic_policy(spec: JobSpec, least: int, most: int) -> Manifest:
     found: Manifest = {
         "minReplicas": least,
         "maxReplicas": most,
-        "rdzvBackend": spec.rdzv_backend or DYNAMIC,
+        "rdzvBackend": spec.rdzv_backend or building.DYNAMIC,
     }
     if spec.max_restarts:
         found["maxRestarts"] = spec.max_restarts

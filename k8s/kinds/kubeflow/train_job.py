@@ -12,18 +12,16 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from k8s.kinds import building
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
-from k8s.kinds.pod_labels import job_metadata
-from k8s.kinds.pod_template import PodShape, job_object, pod_template, rendezvous_env, run_limits
 from k8s.models import Pod
 from k8s.models.resources import TRAINING_RUNTIMES, Resource
 
 if TYPE_CHECKING:
     from k8s.kinds.job_spec import JobSpec
 
-TRAIN_SHAPE = PodShape(container="node", app="trainjob")
 # Installed with Kubeflow Trainer: for torchrun, and with mpirun and a launcher.
 _TORCH_RUNTIME, _MPI_RUNTIME = "torch-distributed", "deepspeed-distributed"
 _GROUP = "trainer.kubeflow.org"
@@ -58,7 +56,7 @@ class TrainJob(CreatableKind):
     word = "trainjob"
     aliases = ("train",)
     resource = TRAIN_JOBS
-    container = TRAIN_SHAPE.container
+    container = "node"
     suspend_field = "spec.suspend"
     operator = "trainer"
     lacks: Mapping[str, str] = {
@@ -82,7 +80,8 @@ class TrainJob(CreatableKind):
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the TrainJob that requests `spec`."""
         spec = self.supported(spec)
-        template = pod_template(spec, TRAIN_SHAPE, env=rendezvous_env(spec, _endpoint(spec.name)))
+        env = building.rendezvous_env(spec, _endpoint(spec.name))
+        template = building.pod_template(spec, self.container, "trainjob", env=env)
         pod = template["spec"]
         container = pod["containers"][0]
         folder = container.pop("workingDir", "")
@@ -101,7 +100,9 @@ class TrainJob(CreatableKind):
         if patch := _patch(template):
             roles = ("launcher", "node") if is_mpi else ("node",)
             body["runtimePatches"] = [_runtime_patch(roles, patch)]
-        return job_object(self.resource, job_metadata(spec), {**body, **run_limits(spec)})
+        return building.job_object(
+            self.resource, building.job_metadata(spec), {**body, **building.run_limits(spec)}
+        )
 
     def needs(self, obj: Manifest) -> tuple[NeededObject, ...]:
         """Return its runtime: without it a TrainJob fails."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from k8s.models import Event, Meta, Quantities
+from k8s.models import Meta, Quantities
+from k8s.models.event import Event
 from k8s.models.namespace import Quota, QuotaStatus
 from k8s.reasons import requests
 from k8s.reasons.cause import Cause, Fact

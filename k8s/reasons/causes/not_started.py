@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from k8s.models import ContainerStatus, Event, Terminated
+from k8s.models import ContainerStatus, Terminated
+from k8s.models.event import Event
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.failures import ContainerLog, triage

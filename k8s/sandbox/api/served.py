@@ -6,27 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from k8s.kinds import RUNNABLE, JobKind
-from k8s.models.resources import (
-    CLAIMS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    EVENTS,
-    JOBS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    SECRETS,
-    SERVICES,
-    TRAINING_RUNTIMES,
-    Resource,
-)
+from k8s.models import resources
 
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
     """One kind of object and how this server treats it."""
 
-    resource: Resource
+    resource: resources.Resource
     short: str = ""
     has_status: bool = False
     # A custom resource: no strategic merge patch, no defaults.
@@ -68,7 +55,7 @@ EVENT_FIELDS = (
     "type",
 )
 POD_PATHS = ("log", "exec", "binding", "attach", "portforward", "proxy")
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+SERVICE_ACCOUNTS = resources.Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
 def _is_further_version(kind: JobKind) -> bool:
@@ -78,26 +65,28 @@ def _is_further_version(kind: JobKind) -> bool:
 
 # To serve another kind, add a line.
 SERVED: tuple[ServedResource, ...] = (
-    ServedResource(NAMESPACES, "ns", has_status=True, fields=("status.phase",), returns_deleted=True),
-    ServedResource(NODES, "no", has_status=True, fields=("spec.unschedulable",)),
     ServedResource(
-        PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, returns_deleted=True
+        resources.NAMESPACES, "ns", has_status=True, fields=("status.phase",), returns_deleted=True
     ),
-    ServedResource(EVENTS, "ev", fields=EVENT_FIELDS),
-    ServedResource(SERVICES, "svc", has_status=True),
-    ServedResource(CONFIG_MAPS, "cm"),
-    ServedResource(SECRETS, fields=("type",)),
-    ServedResource(CLAIMS, "pvc", has_status=True, returns_deleted=True),
+    ServedResource(resources.NODES, "no", has_status=True, fields=("spec.unschedulable",)),
+    ServedResource(
+        resources.PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, returns_deleted=True
+    ),
+    ServedResource(resources.EVENTS, "ev", fields=EVENT_FIELDS),
+    ServedResource(resources.SERVICES, "svc", has_status=True),
+    ServedResource(resources.CONFIG_MAPS, "cm"),
+    ServedResource(resources.SECRETS, fields=("type",)),
+    ServedResource(resources.CLAIMS, "pvc", has_status=True, returns_deleted=True),
     ServedResource(SERVICE_ACCOUNTS, "sa", returns_deleted=True),
-    ServedResource(DEPLOYMENTS, "deploy", has_status=True),
-    ServedResource(JOBS, has_status=True, fields=("status.successful",)),
-    *(ServedResource(each, is_custom=True) for each in TRAINING_RUNTIMES),
+    ServedResource(resources.DEPLOYMENTS, "deploy", has_status=True),
+    ServedResource(resources.JOBS, has_status=True, fields=("status.successful",)),
+    *(ServedResource(each, is_custom=True) for each in resources.TRAINING_RUNTIMES),
     *(
         ServedResource(
             kind.resource, has_status=True, is_custom=True, is_separate_version=_is_further_version(kind)
         )
         for kind in RUNNABLE
-        if kind.resource != JOBS
+        if kind.resource != resources.JOBS
     ),
 )
 

@@ -15,10 +15,10 @@ from k8s import models
 from k8s.gpus.gpu_links import fetch_known_links
 from k8s.gpus.gpu_set import best_set, split
 from k8s.gpus.links import LinkMatrix
-from k8s.gpus.network import neighbourhoods, network_path
 from k8s.models import Node
 from k8s.models.accelerators import is_accelerator
 from k8s.models.gpu_sharing import GPU_GROUP, GPU_VISIBLE, given_gpus
+from k8s.models.node import neighbourhoods, network_path
 from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.reasons import requests
 from k8s.reasons.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated

@@ -18,21 +18,7 @@ from k8s.kinds import MPILauncherKind, Replica
 from k8s.kinds.kubeflow.mpi_run import config_map, hostfile, with_config, with_container
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import ENDED, PROCESSES, Manifest
-from k8s.sandbox.controllers.reconcile import (
-    GANG,
-    RESTARTS,
-    End,
-    JobReplicas,
-    ObservedJob,
-    Plan,
-    Rules,
-    ends_of,
-    is_true,
-    owned_by,
-    owned_pod,
-    phase_of,
-    set_condition,
-)
+from k8s.sandbox.controllers import reconcile
 
 OWNED = (DEPLOYMENTS, SERVICES, CONFIG_MAPS)
 # Annotation of a pod: run mode and number of pods at its start; when they change, the pod is replaced.
@@ -51,7 +37,7 @@ _FILESET = "t9k://pvc/"
 _LOGS = "/t9k/logs"
 
 
-def decide(observed: ObservedJob) -> Plan:
+def decide(observed: reconcile.ObservedJob) -> reconcile.Plan:
     """Return the plan for a job."""
     job = _T9kJob(observed)
     job.decide()
@@ -64,8 +50,8 @@ def decide(observed: ObservedJob) -> Plan:
 
 
 class _T9kJob:
-    def __init__(self, observed: ObservedJob) -> None:
-        self.plan = Plan.of(observed.job)
+    def __init__(self, observed: reconcile.ObservedJob) -> None:
+        self.plan = reconcile.Plan.of(observed.job)
         self._status = self.plan.status
         self._conditions: list[Manifest] = self._status["conditions"]
         # The status still knows the restarts of an earlier sandbox.
@@ -87,7 +73,7 @@ class _T9kJob:
         limit = policy.get("backoffLimit")
         older = "Unfinished" if policy.get("cleanUpWorkers") is True else "None"
         clean_policy = policy.get("cleanUpPolicy") or older
-        rules = Rules(
+        rules = reconcile.Rules(
             _is_retryable,
             backoff_limit=_RETRIES if limit is None else int(limit),
             deadline_s=policy.get("activeDeadlineSeconds"),
@@ -95,7 +81,7 @@ class _T9kJob:
             is_outdated=lambda pod: (pod["metadata"].get("annotations") or {}).get(LAUNCH) != self._launch,
             has_deciding_chief=True,
         )
-        self.replicas = JobReplicas(observed, self._wanted.values(), rules, self.plan, self._pod)
+        self.replicas = reconcile.JobReplicas(observed, self._wanted.values(), rules, self.plan, self._pod)
 
     def decide(self) -> None:
         self._set("Initialized", True, "The job has been initialized successfully.")
@@ -110,7 +96,7 @@ class _T9kJob:
         self._status["backoffCount"] = self._observed.restarts + len(self.plan.replaced)
 
     def _set(self, condition: str, value: bool, message: str, reason: str = "-") -> None:
-        self._conditions = set_condition(self._conditions, condition, value, reason, message)
+        self._conditions = reconcile.set_condition(self._conditions, condition, value, reason, message)
 
     def _pause(self) -> None:
         self.replicas.delete_all()
@@ -145,7 +131,7 @@ class _T9kJob:
         live = {name: pod for name, pod in self.replicas.pods.items() if name not in deleted}
         self._report(live)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: reconcile.End) -> None:
         phase, condition, reason = "Failed", "Failed", end.reason
         failures = "; ".join(f"pod {pod['metadata']['name']} failed: {_failure(pod)}" for pod in end.pods)
         if end.reason == "Succeeded":
@@ -165,7 +151,9 @@ class _T9kJob:
     def _report(self, live: Mapping[str, Manifest]) -> None:
         status, wanted = self._status, self.replicas.wanted
         is_running = any(
-            phase_of(pod) == "Running" and name in wanted and wanted[name].role == self.replicas.chief
+            reconcile.phase_of(pod) == "Running"
+            and name in wanted
+            and wanted[name].role == self.replicas.chief
             for name, pod in live.items()
         )
         if is_running:
@@ -174,9 +162,11 @@ class _T9kJob:
         elif status["phase"] == "Running":
             status["phase"] = "Pending"
             self._set("Running", False, "No pod of the master is running.", "NotRunning")
-        if failed := [name for name, pod in self.replicas.pods.items() if phase_of(pod) == "Failed"]:
+        if failed := [
+            name for name, pod in self.replicas.pods.items() if reconcile.phase_of(pod) == "Failed"
+        ]:
             self._set("ReplicaFailure", True, f"Failed pods: {', '.join(failed)}.", "ReplicaFailed")
-        elif is_running or is_true(self._conditions, "ReplicaFailure"):
+        elif is_running or reconcile.is_true(self._conditions, "ReplicaFailure"):
             self._set("ReplicaFailure", False, "No pod has failed.")
 
     def _is_on(self, mode: str) -> bool:
@@ -184,26 +174,26 @@ class _T9kJob:
         found = (self._spec.get("runMode") or {}).get(mode) or {}
         return found.get("enabled") is True or found.get("enable") is True
 
-    def _pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
+    def _pod(self, observed: reconcile.ObservedJob, replica: Replica) -> Manifest:
         labels = {**dict(replica.labels), "replica-type": replica.role}
         if replica.is_chief:
             labels["job-role"] = "master"
         annotations = {
-            GANG: str(len(self._wanted)),
-            RESTARTS: str(observed.restarts),
+            reconcile.GANG: str(len(self._wanted)),
+            reconcile.RESTARTS: str(observed.restarts),
             LAUNCH: self._launch,
         }
         if isinstance(self._kind, MPILauncherKind):
             annotations[PROCESSES] = str(self._kind.slots_of(self._job))
         spec = self._pod_spec(replica)
-        return owned_pod(observed, replica.template, replica.name, spec, labels, annotations)
+        return reconcile.owned_pod(observed, replica.template, replica.name, spec, labels, annotations)
 
     def _configs(self) -> list[Manifest]:
         if not isinstance(self._kind, MPILauncherKind):
             return []
         workers = [name for name, replica in self._wanted.items() if not replica.is_chief]
         files = {"hostfile": hostfile(workers, self._kind.slots_of(self._job))}
-        return [owned_by(self._observed, config_map(f"{self._prefix}-config", {}, files))]
+        return [reconcile.owned_by(self._observed, config_map(f"{self._prefix}-config", {}, files))]
 
     def _pod_spec(self, replica: Replica) -> Manifest:
         spec = deepcopy(dict(replica.template.get("spec") or {}))
@@ -261,19 +251,19 @@ class _T9kJob:
 
 
 def _is_retryable(replica: Replica, pod: Manifest) -> bool:
-    if phase_of(pod) == "Succeeded":
+    if reconcile.phase_of(pod) == "Succeeded":
         return replica.restart_policy == "Always"
     if replica.restart_policy == "ExitCode":
-        return any(int(each.get("exitCode") or 0) in _RETRYABLE for each in ends_of(pod))
+        return any(int(each.get("exitCode") or 0) in _RETRYABLE for each in reconcile.ends_of(pod))
     return replica.restart_policy in ("Always", "OnFailure")
 
 
 def _failure(pod: Manifest) -> str:
-    codes = [f"exit code {each.get('exitCode')}" for each in ends_of(pod)]
-    return str((pod.get("status") or {}).get("reason") or ", ".join(codes) or phase_of(pod))
+    codes = [f"exit code {each.get('exitCode')}" for each in reconcile.ends_of(pod)]
+    return str((pod.get("status") or {}).get("reason") or ", ".join(codes) or reconcile.phase_of(pod))
 
 
-def tensorboard_of(observed: ObservedJob) -> list[tuple[Resource, Manifest]]:
+def tensorboard_of(observed: reconcile.ObservedJob) -> list[tuple[Resource, Manifest]]:
     """Return the Deployment and the Service of a job's TensorBoard; empty if it requests none.
 
     On T9k a separate controller creates them from a TensorBoard object. Here they carry Arena's labels, by
@@ -305,7 +295,7 @@ def tensorboard_of(observed: ObservedJob) -> list[tuple[Resource, Manifest]]:
         ],
     }
     pair = arena_objects.tensorboard_pair(str(job["metadata"]["name"]), labels, labels, pod_spec)
-    return [(resource, owned_by(observed, obj)) for resource, obj in pair]
+    return [(resource, reconcile.owned_by(observed, obj)) for resource, obj in pair]
 
 
 def _tensorboard_status(deployments: Sequence[Manifest], wanted: Manifest) -> Manifest:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from k8s.kinds import KINDS
 from k8s.kinds.parse import JobReader
-from k8s.models import Event, Node, Pod, Reader
+from k8s.models import Node, Pod, Reader
+from k8s.models.event import Event
 from k8s.reasons.pending import PendingReasons
 from k8s.status import Status
 from tests import FIXTURES

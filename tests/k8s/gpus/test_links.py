@@ -22,8 +22,8 @@ from k8s.gpus.links import (
     link_bandwidth,
     link_name,
 )
-from k8s.gpus.network import neighbourhoods, network_path
 from k8s.gpus.nvml import read_nvml
+from k8s.models.node import neighbourhoods, network_path
 from tests.k8s.gpus.texts import H100, OLD
 
 pytestmark = pytest.mark.usefixtures("every_gpu")

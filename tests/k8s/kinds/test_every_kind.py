@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.kinds import KINDS, JobKind, kind_of
+from k8s.kinds import KINDS, AnyOwner, JobKind, kind_of
 from k8s.kinds.base import JobRef
 from k8s.kinds.parse import JobReader
-from k8s.kinds.unknown import AnyOwner
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
 from tests.support.objects import RECORDED, Object, join

@@ -9,8 +9,8 @@ import pytest
 
 from k8s.kinds import CREATABLE
 from k8s.kinds.job_spec import JobSpec
+from k8s.kinds.kubeflow.kubeflow_job import TFJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.parse import JobReader
 from k8s.status import Status
 from tests import FIXTURES

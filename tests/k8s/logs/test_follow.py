@@ -21,10 +21,10 @@ from k8s.logs import (
     Marker,
     Options,
     Target,
-    read,
     write_stamp,
 )
 from k8s.logs.liveness import LEAST_S
+from k8s.logs.read import read
 from k8s.text.errors import Forbidden, Invalid
 from tests.scripted.logs import (
     NS,

@@ -26,13 +26,12 @@ from k8s.logs import (
     Options,
     Target,
     find_ranks,
-    read,
     targets_of,
 )
 from k8s.logs.job import full_log
 from k8s.logs.line_queue import LogSelection, by_time
 from k8s.logs.lines import MAX_LINE_BYTES, LogBlock
-from k8s.logs.read import _OwnLines, _RankBlocks
+from k8s.logs.read import _OwnLines, _RankBlocks, read
 from k8s.snapshot import Job
 from k8s.text.errors import Invalid, NotFound
 from tests.k8s.logs.job_feed import pod_of, running, taken_until, target_of, texts

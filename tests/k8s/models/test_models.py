@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.kinds.parse import QUEUES, USERS
-from k8s.models import WATCH_LINE, Event, Node, Pod, Reader, meta_of
+from k8s.models import WATCH_LINE, Node, Pod, Reader, meta_of
 from k8s.models.base import MAX_SHARED, gpuconsole_annotations, shared
+from k8s.models.event import Event
 from k8s.models.quantity import count, parse
 from tests.support.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, read_jobs, recorded
 

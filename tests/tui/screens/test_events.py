@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from k8s.models import Event, convert
+from k8s.models import convert
+from k8s.models.event import Event
 from tests.scripted.server import Answer, Held, page, refusal
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object

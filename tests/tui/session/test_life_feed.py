@@ -24,9 +24,10 @@ from tests.support.event_files import job_with_event_files, serve_event_files, w
 from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.settings.keys.world import PODS, REVIEWS
+from tui.commands.support.life import read_life
 from tui.runs.run_records import read_run
 from tui.runs.store import RunStore
-from tui.session.life_feed import LifeFeed, read_life
+from tui.session.life_feed import LifeFeed
 from tui.settings.options import AlertRule
 from tui.text.format import Clock, trouble_text
 from tui.text.instances import format_ranks
@@ -187,15 +188,15 @@ async def test_the_loss_of_an_elastic_job_is_read_from_the_pod_that_runs_rank_0(
         await read(feed, changed)
         assert feed.life.losses[job.uid][-1] == 1.5
         await until(lambda: feed.overlay((job,))[0] is not job)
-        life = await read_life(client, [job], RunStore(tmp_path))
-        assert life.losses[job.uid][-1] == 1.5
-        for found in (feed.overlay((job,))[0], life.jobs[job.uid]):
+        alive, losses = await read_life(client, [job], RunStore(tmp_path))
+        assert losses[job.uid][-1] == 1.5
+        for found in (feed.overlay((job,))[0], alive[job.uid]):
             ranks = [format_ranks(each.ranks, each.ranks_proof) for each in found.instances]
             assert ranks == (["=1", "=0"] if marks else ["~1", "~0"])
             assert [each.is_chief for each in found.instances] == [False, True]
         assert (await read_run(client, job)).source == "the log of worker-1"
         over = replace(job, status=Status.SUCCEEDED)
-        assert (await read_life(client, [over], RunStore(tmp_path))).losses[job.uid][-1] == 1.5
+        assert (await read_life(client, [over], RunStore(tmp_path)))[1][job.uid][-1] == 1.5
 
 
 async def test_forbidden_logs_are_not_requested() -> None:
@@ -281,8 +282,8 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         await read_life(client, (job,), RunStore())
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))
-        life = await read_life(client, (job,), RunStore(tmp_path))
-        assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"
+        _, losses = await read_life(client, (job,), RunStore(tmp_path))
+        assert len(cluster.asked(LOG)) == count and not losses, "it is known"
 
 
 async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> None:
@@ -381,8 +382,8 @@ async def test_a_run_that_ends_with_nan_or_diverged_is_marked_also_from_its_reco
                 while not (job.uid in runs and feed.life.is_idle()):
                     await asyncio.sleep(0.01)
             assert trouble_text(feed.overlay((job,))[0], CLOCK) == words
-            life = await read_life(client, [job], RunStore(tmp_path / f"new {is_read}"))
-            assert trouble_text(life.jobs[job.uid], CLOCK) == words
+            alive, _ = await read_life(client, [job], RunStore(tmp_path / f"new {is_read}"))
+            assert trouble_text(alive[job.uid], CLOCK) == words
         asked = len([each for each in cluster.requests if each.path == LOG])
         assert asked == 3, "the feed that found a record read no log"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from k8s.cluster.backoff import ServerProbe
 from k8s.gpus.readings import NoReadings, NoReadingsCause, Telemetry
-from k8s.models import Event
+from k8s.models.event import Event
 from k8s.models.resources import EVENTS as EVENT_LIST
 from k8s.snapshot import Job, NodeRow
 from k8s.text.errors import Unreachable

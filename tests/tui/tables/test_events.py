@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from k8s import models
-from k8s.models import Event, Pod
+from k8s.models import Pod
+from k8s.models.event import Event
 from k8s.snapshot import Job
 from tests.support.objects import Object, batch_job, joined, pod_of, pytorch_job, recorded
 from tui.tables.events import EventGrouper, JobEventFilter, fold_job_events, full_text

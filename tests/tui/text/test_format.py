@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from k8s.gpus.ack import config_map, read_config_map
 from k8s.gpus.gpu_links import read_topology
 from k8s.gpus.links import MACHINES, LinkMatrix
-from k8s.models import Event, Pod, convert
+from k8s.models import Pod, convert
+from k8s.models.event import Event
 from k8s.reasons.phrases import clock
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status

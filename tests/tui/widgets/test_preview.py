@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.jobs.permissions import Permissions
-from k8s.models import Event, convert
+from k8s.models import convert
+from k8s.models.event import Event
 from k8s.text.sanitize import UNSAFE, sanitize
 from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
 from tests.support.objects import joined, pod_of

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client, fetch_version
 from k8s.models.resources import NAMESPACES
-from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import is_interactive, write_stderr
 from tui.settings.options import ConsoleOptions, command_line, program
 from tui.settings.served_kinds import open_mirror
-from tui.tables.filters import own_names
 from tui.text.format import Clock, in_namespace, names_there_are
 
 if TYPE_CHECKING:
+    from k8s.cluster.cluster_mirror import ClusterMirror
     from k8s.reasons.failures import FailureCause
+    from k8s.reasons.job_reasons import JobReasons
 
 _COMMAND = re.compile(r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|resume|submit|top|why)\b)")
 
@@ -170,14 +170,20 @@ async def read_cluster(
     options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
 ) -> tuple[ClusterSnapshot, JobReasons]:
     """Read as `read_jobs` does; return also the reasons of the jobs, whose mirror can continue from there."""
-    namespace = namespace_in_use(options, client)
-    folder = options.state_folder
-    mirror = open_mirror(folder, client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
+    from k8s.reasons.job_reasons import JobReasons  # with what it imports, slow
+    from tui.tables.filters import own_names
+
+    mirror = open_mirror(options, client, is_narrow=is_narrow, has_nodes=has_nodes)
     reasons = JobReasons(mirror, own_names)
     if options.causes_file.exists():
         from tui.settings.causes_file import read_causes  # slow to import, and needed only for failures
 
         reasons.causes = read_causes(options.causes_file).causes
+    return await read_mirror(mirror), reasons
+
+
+async def read_mirror(mirror: ClusterMirror) -> ClusterSnapshot:
+    """Read a mirror once, with the errors of `read_jobs`."""
     snapshot = await mirror.read_once()
     if mirror.reads_nothing:
         where = in_namespace(snapshot.namespace)
@@ -185,8 +191,8 @@ async def read_cluster(
             raise Forbidden(f"Could not list jobs{where}.", refused[0].why, FORBIDDEN_HINT)
         raise NotFound(f"Could not list jobs{where}.", "The server serves neither pods nor jobs there.")
     if not snapshot.jobs:
-        await check_namespace(client, namespace)
-    return snapshot, reasons
+        await check_namespace(mirror.client, mirror.namespace)
+    return snapshot
 
 
 async def check_namespace(client: Client, namespace: str) -> None:

@@ -26,10 +26,10 @@ from k8s.logs import (
     Options,
     Target,
     find_ranks,
-    read,
     targets_of,
 )
 from k8s.logs.lines import rfc3339
+from k8s.logs.read import read
 from k8s.logs.tail import MAX_PROBED, read_tail
 from k8s.models import Pod, convert
 from k8s.models.resources import PODS

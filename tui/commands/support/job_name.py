@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from k8s.kinds import KINDS, JobRef, kind_of
-from k8s.kinds.unknown import AnyOwner
+from k8s.kinds import KINDS, AnyOwner, JobRef, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.errors import KubeError, NotFound
 from tui.commands.support.connect import with_cluster_flags
 from tui.commands.support.output import WrongUsage, missing_line, write_stderr
 from tui.settings.options import ConsoleOptions
-from tui.text.kind_words import KINDS_OF_OTHERS, matches_kind
 
 NAME_HELP = "job name, or KIND/NAME"
 
@@ -73,6 +71,8 @@ def jobs_of_type(snapshot: ClusterSnapshot, words: str) -> ClusterSnapshot:
     """
     if not words:
         return snapshot
+    from tui.text.kind_words import matches_kind
+
     _kind_named(words, snapshot)
     return replace(
         snapshot, jobs=tuple(job for job in snapshot.jobs if matches_kind(kind_of(job.ref), words))
@@ -92,6 +92,8 @@ def find_job(snapshot: ClusterSnapshot, words: str, job_type: str = "") -> Job:
         Ambiguous: Several jobs match; the error lists them.
         WrongUsage: The name is invalid.
     """
+    from tui.text.kind_words import matches_kind
+
     kind_words, name = split_name(words)
     kind_words = kind_words or job_type
     found = [
@@ -149,6 +151,8 @@ def _kind_named(words: str, snapshot: ClusterSnapshot) -> str:
     Raises:
         WrongUsage: The kind does not exist.
     """
+    from tui.text.kind_words import KINDS_OF_OTHERS, matches_kind
+
     known = [*KINDS, *OWNERS, *(kind_of(job.ref) for job in snapshot.jobs)]
     for kind in known:
         if matches_kind(kind, words):

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.logs.lines import Target, targets_of
+from k8s.logs.liveness import JobLiveness
+from k8s.logs.tail import JobRanks, find_ranks, read_tail
+from k8s.snapshot import CurveAlert, Job
+from k8s.status import Status
+from k8s.text.errors import KubeError
 from tui.commands.support.connect import server_clock
+from tui.runs.alerts import curve_alerts, shown_alerts
+from tui.runs.log_points import log_curves
+from tui.runs.record import loss_tag, with_end
 from tui.runs.store import RunStore
-from tui.session.life_feed import FIRST_LINES, read_life
+from tui.session.life import FIRST_LINES, LINES, few_of, is_broken
 from tui.settings.options import ConsoleOptions
 from tui.tables.jobs import JobsNow
+
+# Limits of one command: logs to read, and seconds for all of them.
+MAX_ONCE, ONCE_S = 64, 5.0
 
 
 async def read_jobs_now(
@@ -19,16 +33,73 @@ async def read_jobs_now(
 ) -> tuple[tuple[Job, ...], JobsNow]:
     """Return these jobs with the signs of life in their logs, and the time and their losses."""
     runs, jobs = RunStore(options.state_folder), tuple(jobs)
-    life = await read_life(client, jobs, runs)
-    return tuple(life.jobs.get(each.uid, each) for each in jobs), JobsNow(
-        server_clock(client), life.losses, runs.get
-    )
+    marked, losses = await read_life(client, jobs, runs)
+    return tuple(marked[each.uid] for each in jobs), JobsNow(server_clock(client), losses, runs.get)
 
 
-async def with_silence(
-    options: ConsoleOptions, client: Client, job: Job, snapshot: ClusterSnapshot
-) -> tuple[Job, ClusterSnapshot]:
-    """Return a job with its silence and its slow ranks, also in the snapshot."""
-    life = await read_life(client, [job], RunStore(options.state_folder), lines=FIRST_LINES)
-    found = life.jobs.get(job.uid, job)
-    return found, replace(snapshot, jobs=tuple(found if each is job else each for each in snapshot.jobs))
+async def read_silence(options: ConsoleOptions, client: Client, job: Job) -> Job:
+    """Return a job with its silence and its slow ranks."""
+    runs = RunStore(options.state_folder)
+    return (await read_life(client, [job], runs, lines=FIRST_LINES))[0][job.uid]
+
+
+async def read_life(
+    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = LINES
+) -> tuple[Mapping[str, Job], Mapping[str, Sequence[float]]]:
+    """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
+
+    Reads at most `MAX_ONCE` logs in `ONCE_S` seconds, chiefs first, and skips unreadable ones.
+
+    Returns:
+        The jobs with what their output shows, and their losses, the newest last; both by UID.
+    """
+    ended = [job for job in jobs if job.status.is_final and job.uid not in runs]
+    life = {
+        job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING
+    }
+    by_job = [(job, targets_of(job)) for job in (*(job for job, _ in life.values()), *ended)]
+    chiefs = [(job, targets[0]) for job, targets in by_job if targets]
+    others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
+    found: dict[str, Sequence[float]] = {}
+    ranks, ranked = {job.uid: JobRanks() for job, _ in by_job}, dict[str, Job]()
+    alerts: dict[str, tuple[CurveAlert, ...]] = {}
+
+    async def read(job: Job, target: Target) -> None:
+        with suppress(KubeError):
+            if job.uid not in life:
+                ranked[job.uid] = await find_ranks(client, job)
+                target = targets_of(ranked[job.uid])[0]
+            sent_s, now_s = time.time(), asyncio.get_running_loop().time()
+            # The tracebacks of many ranks may follow the last loss.
+            most = lines if job.uid in life else FIRST_LINES
+            tail = await read_tail(client, target, most, idle_s=ONCE_S)
+            ranks[job.uid].add(target, tail)
+            is_first = target.is_chief or job.uid not in found or any(line.rank == 0 for line in tail)
+            curves = {each.tag: each for each in log_curves(tail)} if is_first else {}
+            if tag := loss_tag(curves):
+                found[job.uid] = few_of(curves[tag].values)
+                alerts[job.uid] = shown_alerts(curve_alerts(curves, tag))
+            if job.uid in life:
+                life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
+            else:
+                from tui.runs.run_records import describe_run, with_log  # slow to import
+
+                runs.add(with_log(await describe_run(client, job), tail))
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ONCE_S):
+            await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
+    marked = {
+        uid: replace(
+            each.with_restarts(ranks[uid].apply(job)),
+            silence=each.silence(job),
+            stragglers=each.stragglers(job),
+            alerts=alerts.get(uid, ()),
+            has_nan=is_broken(found.get(uid, ())),
+        )
+        for uid, (job, each) in life.items()
+    }
+    marked |= {
+        job.uid: with_end(ranked.get(job.uid, job), runs.get(job.uid)) for job in jobs if job.uid not in life
+    }
+    return marked, found

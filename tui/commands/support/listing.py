@@ -8,7 +8,7 @@ import difflib
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.snapshot import ClusterSnapshot, Missing
@@ -24,11 +24,11 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.tables.column import Item, ListColumn, Values, View, values_of
-from tui.terminal.closed_pipe import ended_by_closed_pipe
-from tui.text.filter_query import parse_filter
 from tui.text.format import names_there_are, plural
-from tui.text.jsonpath import Step, find, parse_path, text_of
-from tui.text.natural_order import natural_key
+
+if TYPE_CHECKING:
+    from tui.text.filter_query import Filter
+    from tui.text.jsonpath import Step
 
 LIST_FORMATS = (*FORMATS, "name", "csv")
 # Columns and JSON members that grow by themselves.
@@ -108,9 +108,13 @@ class ItemList(Generic[Item, View]):
         self.chosen = chosen
         self._columns, self._name_of, self._labels_of = columns, name_of, labels_of
         self._has_titles = not flags.no_headers
-        self._filter = parse_filter(f"-l {flags.selector}") if flags.selector.strip() else None
-        if self._filter is not None and self._filter.problem:
-            raise WrongUsage(self._filter.problem)
+        self._filter: Filter | None = None
+        if flags.selector.strip():
+            from tui.text.filter_query import parse_filter
+
+            self._filter = parse_filter(f"-l {flags.selector}")
+            if self._filter is not None and self._filter.problem:
+                raise WrongUsage(self._filter.problem)
         self._selector, self._sort_by = flags.selector.strip(), flags.sort_by
         self._unmatched = 0
         self._sort_path = _path(flags.sort_by.lstrip("-"), "--sort-by") if flags.sort_by else None
@@ -144,6 +148,8 @@ class ItemList(Generic[Item, View]):
             if self._filter is None or self._filter.accepts((), {}, self._labels_of(item))
         ]
         if self._sort_path is not None:
+            from tui.text.jsonpath import find
+
             values = {id(item): self._values(item, view) for item in found or items}
             keys = {key: find(self._sort_path, each) for key, each in values.items()}
             if keys and not any(keys.values()):
@@ -240,6 +246,8 @@ class ItemList(Generic[Item, View]):
             items_of: Returns the items of a snapshot.
             key_of: Returns the key by which an item is found again.
         """
+        from tui.terminal.closed_pipe import ended_by_closed_pipe
+
         last = {key_of(item): (item, self._identity(item, view(), printed)) for item in shown}
         sys.stdout.flush()
         with ended_by_closed_pipe():
@@ -300,6 +308,8 @@ async def _snapshots(mirror: ClusterMirror) -> AsyncGenerator[ClusterSnapshot, N
 
 
 def _path(text: str, flag: str) -> Sequence[Step]:
+    from tui.text.jsonpath import parse_path
+
     named = text.strip().removeprefix("{").removesuffix("}").lstrip(".")
     try:
         return parse_path(_KUBECTL_FIELDS.get(named, named))
@@ -311,10 +321,17 @@ def _sort_key(found: Sequence[Any]) -> tuple[int, Any]:
     value = found[0] if found else None
     if isinstance(value, int | float):
         return 0, value
-    return (2, ()) if value is None else (1, natural_key(text_of(value)))
+    if value is None:
+        return 2, ()
+    from tui.text.jsonpath import text_of
+    from tui.text.natural_order import natural_key
+
+    return 1, natural_key(text_of(value))
 
 
 def _csv_cell(value: Any) -> object:
+    from tui.text.jsonpath import text_of
+
     if isinstance(value, list):
         return " ".join(map(text_of, value))
     return text_of(value) if isinstance(value, dict) else value

@@ -13,7 +13,7 @@ from k8s.gpus.readings import NoReadingsCause
 from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
-from k8s.models import Event
+from k8s.models.event import Event
 from k8s.models.resources import EVENTS
 from k8s.reasons.failures import CAUSES
 from k8s.reasons.gather import answer_why

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from k8s.kinds import JobRef
-from k8s.models import Event
+from k8s.models.event import Event
 from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from tui.screens.base.feed_view import FeedView

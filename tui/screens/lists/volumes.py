@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from k8s.models import Event
+from k8s.models.event import Event
 from k8s.models.namespace import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize

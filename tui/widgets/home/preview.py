@@ -25,7 +25,7 @@ from tui.widgets.painted import PaintedWidget
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
-    from k8s.models import Event
+    from k8s.models.event import Event
     from tui.session.preview_data import PreviewData
     from tui.session.session import Session
 
