@@ -24,8 +24,7 @@ SANDBOX_VERSION = "gpuconsole-sandbox"
 SIGTERM_STATUS = 143
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """Totals of one accelerator resource on one node."""
 
     total: int
@@ -35,8 +34,7 @@ class Share:
     """GPUs of which its devices are parts, 0 if unknown; None if each is a whole GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedGpuMemory:
+class SharedGpuMemory(msgspec.Struct, frozen=True):
     """GPU memory of a node on which pods request GiB instead of whole GPUs."""
 
     total_gib: int
@@ -285,8 +283,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Those of its restarts that are of its processes, by their launcher."""
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """A running job, or some of its ranks, without a sign of life for much longer than usual."""
 
     since: datetime
@@ -297,8 +294,7 @@ class Silence:
     """The silent ranks or instances (`rank 2`, `worker-1`); empty if all are silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
+class Straggler(msgspec.Struct, frozen=True):
     """A rank that holds the others up."""
 
     writer: str
@@ -316,8 +312,7 @@ class Straggler:
         return f"waits for data {self.wait_share:.0%} of each step"
 
 
-@dataclass(frozen=True, slots=True)
-class CurveAlert:
+class CurveAlert(msgspec.Struct, frozen=True):
     """Fault of the curves of a running job."""
 
     rule: str
@@ -436,8 +431,7 @@ class Job:
         return sum(len(each.ranks) for each in self.instances)
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """Collection that cannot be shown in full: access is denied, or some objects cannot be read."""
 
     verb: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -35,14 +34,13 @@ class HasResource(Protocol):
 K = TypeVar("K", bound=HasResource)
 
 
-@dataclass(frozen=True, slots=True)
-class ServedKinds:
+class ServedKinds(msgspec.Struct, frozen=True):
     """The groups, versions and resources that a server announces."""
 
     plurals: Mapping[str, frozenset[str] | None]
     """Listable plurals by `group/version`; None if the server did not answer for that version."""
     preferred: frozenset[str] = frozenset()
-    storages: Mapping[str, str] = field(default_factory=dict)
+    storages: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Opaque storage hash by `group/version/plural`; empty if the server sends none."""
     versions: frozenset[str] = frozenset()
     """All versions of all groups, as `group/version`, also those whose resources were not fetched."""
@@ -210,8 +208,7 @@ class _RulesReview(Value, frozen=True):
     status: _RulesStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceRules:
+class NamespaceRules(msgspec.Struct, frozen=True):
     """The rules of the authorizer for one user in one namespace, cluster roles included."""
 
     rules: tuple[_ResourceRule, ...] = ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from typing import Any, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s import models
 from k8s.cluster.node_rows import holder_of

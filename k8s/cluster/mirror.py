@@ -10,12 +10,11 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from k8s.client.client import Client
 from k8s.client.transport import check_page, translated, unparsable
@@ -43,8 +42,7 @@ class Decoder(Protocol[T]):
         """Decode a list; also return the number of malformed items."""
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorState:
+class MirrorState(msgspec.Struct, frozen=True):
     """The freshness of a mirror's objects."""
 
     is_synced: bool = False

@@ -7,7 +7,8 @@ its name. Annotations needed to identify its pods must have a prefix that `model
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.kinds.base import (
     CreatableKind,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
 
 from k8s.kinds import job_spec as job_specs
 from k8s.kinds.job_spec import LAUNCHER
@@ -22,8 +24,7 @@ NO_RUNTIME = "Only a TrainJob has a training runtime."
 MOST_REPLICAS = 4096
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True, order=True):
     """Reference to a job on its cluster."""
 
     namespace: str
@@ -32,8 +33,7 @@ class JobRef:
     api_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True):
     """Pod that a job requests, whether it exists or not."""
 
     name: str
@@ -56,8 +56,7 @@ class Replica:
         return f"{self.role}-{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredJob:
+class DeclaredJob(msgspec.Struct, frozen=True):
     """Contents of a job's object, without its pods."""
 
     ref: JobRef

@@ -8,9 +8,10 @@ Labels: kubernetes `pkg/apis/batch/types.go` (`batch.kubernetes.io/job-name` sin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from k8s.kinds import building
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica

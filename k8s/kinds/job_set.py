@@ -8,9 +8,10 @@ same labels, except `restart-attempt`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
+
+from msgspec.structs import replace
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, JobRef, Manifest, Replica
 from k8s.kinds.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
@@ -56,8 +56,7 @@ class _WithStatus(msgspec.Struct, frozen=True):
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
-class JobOutcome:
+class JobOutcome(msgspec.Struct, frozen=True):
     """Outcome of a job; empty while it has none."""
 
     status: Status | None = None
@@ -141,12 +140,12 @@ def make_replica(
     ranks: tuple[int, ...] = (),
     ranks_proof: str = "none",
     restart_policy: object = None,
+    labels: tuple[tuple[str, str], ...] = (),
 ) -> Replica:
     """Return a pod that a job requests; its restart policy defaults to the template's."""
     policy = text_of(restart_policy) or text_of(nested(template, "spec").get("restartPolicy"))
-    return Replica(
-        name, role, index, is_chief, ranks, ranks_proof if ranks else "none", template, policy or "Never"
-    )
+    proof = ranks_proof if ranks else "none"
+    return Replica(name, role, index, is_chief, ranks, proof, template, policy or "Never", labels=labels)
 
 
 def read_job(

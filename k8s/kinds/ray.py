@@ -8,8 +8,9 @@ Job of its name; its log has the output of the program's driver. Source: ray-pro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from k8s.kinds.base import DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (

@@ -67,7 +67,7 @@ def read_t9k_job(obj: Manifest, resource: Resource, replicas: tuple[Replica, ...
         log_dir=_log_dir(nested(spec, "tensorboardSpec"), replicas),
     )
     started = {found.type: found.last_transition_time for found in job.conditions}.get("Initialized")
-    return replace(
+    return msgspec.structs.replace(
         job,
         started=started,
         restarts=count_of(status.get("backoffCount")) or 0,
@@ -217,7 +217,7 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob, with T9k's phase and the minimum of an elastic one."""
         limit = count_of(nested(obj, "spec", "runPolicy").get("backoffLimit"))
-        return replace(
+        return msgspec.structs.replace(
             read_t9k_job(obj, self.resource, self.replicas(obj)),
             min_instances=count_of(_elastic(obj).get("minReplicas")),
             restarts_allowed=RESTARTS if limit is None else limit,
@@ -244,8 +244,9 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
                     ranks=ranks_from(first_rank, processes),
                     ranks_proof="assumed",
                     restart_policy=spec.get("restartPolicy"),
+                    labels=((OWNER_NAME, name), ("replica-index", str(index))),
                 )
-                found.append(replace(replica, labels=((OWNER_NAME, name), ("replica-index", str(index)))))
+                found.append(replica)
                 first_rank += processes
         return tuple(found)
 
@@ -361,7 +362,7 @@ class T9kMPIJob(T9kPods):
         """Read T9k's MPIJob, which counts as succeeded however its launcher ended."""
         job = read_t9k_job(obj, self.resource, self.replicas(obj))
         if job.outcome is Status.SUCCEEDED:
-            return replace(job, outcome_reason="it ended: the launcher's log tells how")
+            return msgspec.structs.replace(job, outcome_reason="it ended: the launcher's log tells how")
         return job
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -384,8 +385,9 @@ class T9kMPIJob(T9kPods):
                     template,
                     is_chief=is_launcher and index == 0,
                     restart_policy=spec.get("restartPolicy"),
+                    labels=((OWNER_NAME, name), ("replica-index", str(index))),
                 )
-                found.append(replace(replica, labels=((OWNER_NAME, name), ("replica-index", str(index)))))
+                found.append(replica)
         return tuple(found)
 
     def slots_of(self, obj: Manifest) -> int:

@@ -6,7 +6,7 @@ Labels, names and phases: volcano-sh/volcano v1.15.1, `pkg/controllers/job/job_c
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from k8s.kinds.base import DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (

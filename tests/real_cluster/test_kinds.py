@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from k8s.client.client import Client
@@ -54,7 +55,7 @@ async def test_a_real_server_accepts_every_field(admin: Client, kind: CreatableK
 @pytest.mark.parametrize("kind", OLDER, ids=lambda kind: kind.title)
 async def test_older_mpijobs_pass_their_own_schemas(admin: Client, kind: CreatableKind) -> None:
     group = f"{kind.resource.version}.mpi-{uuid4().hex[:6]}.example.org"
-    resource = replace(kind.resource, group=group)
+    resource = msgspec.structs.replace(kind.resource, group=group)
     crd = f"{resource.plural}.{group}"
     schema = {"openAPIV3Schema": schema_of(f"mpijob-{resource.version}")}
     version = {"name": resource.version, "served": True, "storage": True, "schema": schema}

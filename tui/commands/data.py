@@ -8,7 +8,7 @@ from k8s.cluster.mirror import Mirror
 from k8s.models import Meta, Reader
 from k8s.models.namespace import Claim
 from k8s.models.resources import CLAIMS
-from tui.commands.support.connect import check_namespace, cluster, namespace_in_use, server_clock
+from tui.commands.support.connect import check_namespace, cluster, server_clock
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import write_missing
 from tui.settings.options import ConsoleOptions
@@ -33,7 +33,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         labels_of=lambda claim: claim.metadata.labels or {},
     )
     async with cluster(options, is_brief=True) as client:
-        namespace = namespace_in_use(options, client)
+        namespace = "" if options.is_all_namespaces else client.config.namespace
         scopes = (namespace,) if namespace else ("", client.config.namespace)
         mirror: Mirror[Claim] = Mirror(client, CLAIMS, scopes, Reader(Claim), _meta, lambda: None)
         await mirror.list_once()

@@ -6,10 +6,10 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import yaml
+from msgspec.structs import replace
 
 from k8s.jobs.owned_objects import OwnedObject, is_uploaded, owned_objects_of, with_files
 from k8s.jobs.upload import upload_mount

@@ -32,10 +32,7 @@ class _StoredAnswer(msgspec.Struct):
 def open_mirror(
     options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
 ) -> ClusterMirror:
-    """Return a mirror of the requested namespace; for the flags see `ClusterMirror`.
-
-    It begins with the kinds stored for its server, and stores newer ones.
-    """
+    """Return a mirror that begins with the kinds stored for its server, and stores newer ones."""
     namespace = "" if options.is_all_namespaces else options.namespace or client.config.namespace
     mirror = ClusterMirror(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
     mirror.known_served = find_served(options.state_folder, client.config)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from k8s.snapshot import Job
 from k8s.status import Status
@@ -14,8 +15,7 @@ _FAULTS = (Status.FAILED, Status.RESTARTING, Status.UNKNOWN)
 _AT_REST = (Status.SUCCEEDED, Status.SUSPENDED)
 
 
-@dataclass(frozen=True, slots=True)
-class FilteredJobs:
+class FilteredJobs(msgspec.Struct, frozen=True):
     """The visible jobs, and counts of the others."""
 
     jobs: Sequence[Job]

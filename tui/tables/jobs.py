@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from k8s.snapshot import Job
 from k8s.status import Status
@@ -37,12 +38,11 @@ NUMBER_CELLS = 6
 _STATUSES = tuple(Status)
 
 
-@dataclass(frozen=True, slots=True)
-class JobsNow:
+class JobsNow(msgspec.Struct, frozen=True):
     """State shared by all jobs of the list."""
 
     clock: Clock
-    losses: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    losses: Mapping[str, Sequence[float]] = msgspec.field(default_factory=dict)
     """Loss history by job uid."""
     run: Callable[[str], RunRecord | None] = lambda _uid: None
     """Returns the record of an ended job by its uid."""

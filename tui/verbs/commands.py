@@ -32,7 +32,9 @@ def commands(console: BaseConsole, request: ActionRequest) -> None:
     options = replace(console.options, namespace=ref.namespace)
     # The sandbox's kubeconfig is among the options of the session only.
     kubectl = ["kubectl", *cluster_flags(replace(options, kubeconfig=target[0].options.kubeconfig))]
-    same = [each for each in console.snapshot.jobs if replace(each.ref, api_version=ref.api_version) == ref]
+    named = ref.namespace, ref.name, ref.kind
+    refs = [each.ref for each in console.snapshot.jobs]
+    same = [each for each in refs if (each.namespace, each.name, each.kind) == named]
     keys: dict[str, str] = {}
     for key in remapped(actions.keys(ROW), console.context.keymap):
         keys.setdefault(key.id.partition(".")[2], key.shown)

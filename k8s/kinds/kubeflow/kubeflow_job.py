@@ -6,8 +6,9 @@ Source: kubeflow/trainer v1.9.4, `pkg/apis/kubeflow.org/v1/common_types.go` and
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.kinds import building
 from k8s.kinds.base import DeclaredJob, Manifest, Replica

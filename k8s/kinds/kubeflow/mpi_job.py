@@ -8,8 +8,9 @@ and `mpi-job-role` are those of versions before 0.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.kinds.base import Manifest, Replica
 from k8s.kinds.kubeflow import mpi_run

@@ -7,8 +7,9 @@ a role but no `replica-index`. Before, mpi-operator v0.3: `mpi-job-name`, `mpi-j
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.kinds.base import Manifest, Replica
 from k8s.kinds.kubeflow import mpi_run

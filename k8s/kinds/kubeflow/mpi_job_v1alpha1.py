@@ -7,8 +7,9 @@ is one word without times. Source: kubeflow/mpi-operator v0.2.3, `pkg/controller
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from k8s.kinds.base import CreatableKind, DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.kubeflow import mpi_run

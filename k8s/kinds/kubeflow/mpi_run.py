@@ -9,8 +9,10 @@ Source: kubeflow/mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`; kubefl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
 
 from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs
@@ -174,8 +176,7 @@ KUBEXEC_ENV: Named = (
 NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class MPIRun:
+class MPIRun(msgspec.Struct, frozen=True):
     """Pods of an MPIJob with everything that its operator adds, and the rules by which they run."""
 
     replicas: tuple[Replica, ...]

@@ -7,8 +7,9 @@ and `pkg/controller.v1/common/pod.go`; the older labels: kubeflow/pytorch-operat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs

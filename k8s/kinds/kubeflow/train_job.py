@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from k8s.kinds import building
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica

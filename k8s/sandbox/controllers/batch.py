@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+import msgspec
+
 from k8s.kinds import Replica
 from k8s.kinds.batch_job import INDEX
 from k8s.kinds.parse import make_replica
@@ -101,7 +103,7 @@ def _run(observed: ObservedJob, plan: Plan) -> None:
     numbered = {**spec, "completionMode": "Indexed", "completions": counted}
     done = _indices(status["completedIndexes"])
     wanted = [
-        replace(
+        msgspec.structs.replace(
             each,
             name=str(each.index),
             env=each.env if is_indexed else (),

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+import msgspec
+
 from k8s.jobs import arena_objects
 from k8s.kinds import MPILauncherKind, Replica
 from k8s.kinds.kubeflow.mpi_run import config_map, hostfile, with_config, with_container
@@ -64,7 +66,7 @@ class _T9kJob:
         digest = hashlib.sha256(str(self._job["metadata"]["uid"]).encode()).hexdigest()
         self._prefix = f"{self._name}-{digest[:5]}"
         self._wanted = {
-            name: replace(each, name=name)
+            name: msgspec.structs.replace(each, name=name)
             for each in observed.kind.replicas(self._job)
             for name in [f"{self._prefix}-{each.instance}"]
         }

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.kinds import Replica
 from k8s.kinds.job_set import GROUP, GROUP_SIZE, JOB_INDEX, POD_INDEX, SET_NAME

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from k8s.cluster.joiner import NOT_LISTED, Joiner, cooperatively
 from k8s.kinds import DeclaredJob, JobRef, Replica

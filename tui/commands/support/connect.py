@@ -146,11 +146,6 @@ def in_chosen_context(options: ConsoleOptions) -> ConsoleOptions:
     return replace(options, context=name).in_context(name)
 
 
-def namespace_in_use(options: ConsoleOptions, client: Client) -> str:
-    """Return the requested namespace; empty for all."""
-    return "" if options.is_all_namespaces else client.config.namespace
-
-
 async def read_jobs(
     options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
 ) -> ClusterSnapshot:
