@@ -157,6 +157,8 @@ class Follower:
         self.is_over = False
         self.is_behind = False
         """The lines last read were older than the request: the server has more for a slow reader."""
+        self.refusal = ""
+        """The server's reason for refusing the log; empty while it may be read."""
         self._client = client
         self._request = request
         self._backoff = backoff
@@ -204,6 +206,11 @@ class Follower:
         """End a wait: the pod has changed, or the user asks for a retry."""
         self._woken.set()
 
+    def forget_refusal(self) -> None:
+        """Report a refusal again, if there is one: reading may have been granted meanwhile."""
+        if self.refusal:
+            self.refusal = self._last_notice = ""
+
     def retarget(self, target: Target) -> None:
         """Update the ranks and pod status of the same container."""
         if target.status != self.target.status:
@@ -232,9 +239,10 @@ class Follower:
                 self._failures += 1
                 if self._is_final(error):
                     raise
-                if self._lost_at_s is None:
-                    self._lost_at_s = time.monotonic()
-                elif self._request.follow and self._failures > 1:  # without follow the error is raised
+                self.refusal = error.why or error.what if isinstance(error, Forbidden) else ""
+                is_repeated = self._lost_at_s is not None and self._failures > 1
+                self._lost_at_s = self._lost_at_s or time.monotonic()
+                if self._request.follow and (is_repeated or self.refusal):  # without follow it is raised
                     notice = f"cannot be read now: {error.why or error.what}"
                     if notice != self._last_notice:
                         self._last_notice = notice
@@ -419,7 +427,7 @@ class Follower:
         items: list[Item] = []
         if pieces:
             self._failures = 0
-            self._last_notice = ""
+            self._last_notice = self.refusal = ""
         if cursor.missing_since_ns and not known_gap_ns:
             after = f"{datetime.fromtimestamp(cursor.missing_since_ns / 1e9):%Y-%m-%d %H:%M:%S}"
             items.append(self._marker(Mark.GAP, f"gap: lines after {after} may be missing; the log was cut"))

@@ -26,7 +26,8 @@ from k8s.text.errors import KubeError
 
 # A stream without subscriptions stays open for so long, so that the next view continues with it.
 GRACE_S = 1.0
-MAX_IDLE_STREAMS = 4
+# As many as one view of a job reads.
+MAX_IDLE_STREAMS = 16
 # A closed stream is resumed where it ended within this time; later the log is read again, near its end.
 RESUME_S = 60.0
 # Sources without subscriptions whose lines are held.
@@ -238,6 +239,7 @@ class LogSource:
         before = self._task
         if before is not None:
             before.cancel()
+        self.follower.forget_refusal()
         self._task = asyncio.create_task(self._run(before))
 
     async def _stop_later(self) -> None:
@@ -481,6 +483,11 @@ class Subscription:
     def has_restarted(self) -> bool:
         """Return True if an earlier run of the container was read, too."""
         return self._source is not None and self._source.follower.has_restarted
+
+    @property
+    def refusal(self) -> str:
+        """Return the server's reason for refusing the log; empty while it may be read."""
+        return self._source.follower.refusal if self._source is not None else ""
 
     def held_items(self) -> list[Item]:
         """Return those of the items yielded so far that are still held."""

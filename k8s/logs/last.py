@@ -1,20 +1,21 @@
 """The time and text of the newest line of each container of a job.
 
-Up to `MAX_STREAMS` logs are streamed. With more, one log at a time is read for its last line, so that
-a job of a thousand pods costs the cluster no more than one of twenty.
+Up to `MAX_STREAMS` logs are streamed, by the hub's readers. With more, one log at a time is read for
+its last line, so that a job of a thousand pods costs the cluster no more than one of twenty.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 
-from k8s.client.client import REQUEST_S, Client
-from k8s.client.transport import translated
-from k8s.cluster.backoff import ServerProbe, pause
-from k8s.logs.lines import Target, read_stamp
+from k8s.cluster.backoff import ServerProbe
+from k8s.logs.follow import LogRequest
+from k8s.logs.hub import LogHub, Subscription
+from k8s.logs.lines import Item, LogLine, Mark, Marker, Target
 from k8s.status import Status
 from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound
 
@@ -22,13 +23,14 @@ from k8s.text.errors import Forbidden, Invalid, KubeError, NotFound
 MAX_STREAMS = 16
 # Seconds between requests when logs are polled in turn.
 TURN_S = 0.5
-# Seconds before a container that has not started is read again, unless its status changes.
-WAITING_S = 10.0
 MAX_LINE_BYTES = 4096
 # Before its container has run, an instance has no log.
 _UNBEGUN = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
-# Lines of a chunk that are searched for one that is not empty.
-_LINES_SEARCHED = 8
+_FINAL = (Status.SUCCEEDED, Status.FAILED)
+# After these, no line comes until the log is read again.
+_PAUSES = (Mark.LOST, Mark.ENDED, Mark.WAITING, Mark.NOTE)
+
+_Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class LastLines:
 
     def __init__(
         self,
-        client: Client,
+        hub: LogHub,
         probe: ServerProbe | None = None,
         *,
         max_streams: int = MAX_STREAMS,
@@ -66,14 +68,16 @@ class LastLines:
         """By pod name; changed in place."""
         self.problem = ""
         """The server's reason for refusing logs; empty while they may be read."""
-        self._client = client
-        self._probe = probe or ServerProbe(client)
+        self._hub = hub
+        self._probe = probe or ServerProbe(hub.client)
         self._max_streams = max_streams
         self._turn_s = turn_s
         self._on_change = on_change
-        self._targets: dict[tuple[str, str, str], Target] = {}
-        self._over: set[tuple[str, str, str]] = set()
-        self._tasks: dict[tuple[str, str, str] | None, asyncio.Task[None]] = {}
+        self._targets: dict[_Key, Target] = {}
+        # Logs that are read to their end, each with the status for which it was.
+        self._over: set[tuple[_Key, str]] = set()
+        self._streams: dict[_Key, Subscription] = {}
+        self._tasks: dict[_Key | None, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._woken = asyncio.Event()
 
@@ -95,15 +99,14 @@ class LastLines:
         for key, was in self._targets.items():
             if key not in now:
                 self._found.pop(was.pod, None)
-            elif was.status != now[key].status:
-                self._over.discard(key)
-        self._over &= now.keys()
+            elif key in self._streams:
+                self._streams[key].retarget(now[key])
         self._targets = now
         self._changed.set()
         self._woken.set()
 
     async def run(self) -> None:
-        """Read logs until cancelled; then close every connection."""
+        """Read logs until cancelled; then leave every stream."""
         self.problem = ""
         self._over.clear()
         try:
@@ -119,117 +122,79 @@ class LastLines:
         to_run = {} if self.problem else {None: None} if self.is_polled else dict(self._targets)
         for key in [key for key in self._tasks if key not in to_run]:
             self._tasks.pop(key).cancel()
-        for key in to_run:
-            if key in self._over or (key in self._tasks and not self._tasks[key].done()):
-                continue
-            self._tasks[key] = group.create_task(self._stream(key) if key else self._poll_in_turns())
+        for key, target in to_run.items():
+            is_running = key in self._tasks and not self._tasks[key].done()
+            if not is_running and (target is None or not self._is_over(target)):
+                self._tasks[key] = group.create_task(
+                    self._poll_in_turns() if target is None else self._stream(target)
+                )
 
-    async def _stream(self, key: tuple[str, str, str]) -> None:
-        woken = self._woken
-        backoff = self._probe.backoff
-        delays = backoff.delays()
-        quiet_reads, newest = 0, None
-        while (target := self._targets.get(key)) is not None:
-            began_s = time.monotonic()
-            try:
-                idle_s = 0.0 if _is_final(target) else backoff.idle_limit_s(quiet_reads)
-                await self._read(target, idle_s=idle_s)
-            except KubeError as error:
-                before, newest = newest, self._found.get(target.pod)
-                is_quiet = before is not None and newest is not None and before.stamp_ns == newest.stamp_ns
-                quiet_reads = quiet_reads + 1 if is_quiet else 0
-                if self._is_permanent(target, error):
-                    return
-                if isinstance(error, Invalid):
-                    await pause(woken, WAITING_S)
-                else:
-                    await self._probe.wait(error, delays, woken)
-                continue
-            if _is_final(target):
-                self._over.add(key)
-                return
-            if time.monotonic() - began_s > backoff.healthy_s:
-                delays = backoff.delays()
-            await pause(woken, next(delays))
+    def _is_over(self, target: Target) -> bool:
+        return (target.key, target.status) in self._over
+
+    def _end(self, target: Target, *, is_over: bool) -> None:
+        # The line is not known to be the newest from now on.
+        if (line := self._found.get(target.pod)) is not None:
+            now_s = time.time() + self._hub.client.server_clock_offset_s
+            self._found[target.pod] = replace(line, newest_until_s=line.newest_until_s or now_s)
+        if is_over:
+            self._over.add((target.key, target.status))
+
+    async def _stream(self, target: Target) -> None:
+        log = self._streams[target.key] = self._hub.open(target, LogRequest(tail=1))
+        try:
+            async with aclosing(log.batches()) as batches:
+                async for batch in batches:
+                    self._store(log.target, batch)
+                    if log.refusal:
+                        self._refuse(log.refusal)
+                        return
+        finally:
+            self._end(log.target, is_over=log.is_over)
+            self._streams.pop(target.key, None)
 
     async def _poll_in_turns(self) -> None:
         delays = self._probe.backoff.delays()
         while True:
-            for target in [each for key, each in self._targets.items() if key not in self._over]:
+            for target in [each for each in self._targets.values() if not self._is_over(each)]:
+                stamp_ns = self._found.get(target.pod, LastLine()).stamp_ns
                 try:
-                    await self._read(target)
+                    lines = await self._hub.read_tail(target, 1, newer_than_ns=stamp_ns, is_urgent=False)
+                except Forbidden as error:
+                    self._refuse(error.why or error.what)
+                    return
+                except (Invalid, NotFound) as error:
+                    self._end(target, is_over=isinstance(error, NotFound) or target.status in _FINAL)
                 except KubeError as error:
-                    if not self._is_permanent(target, error) and not isinstance(error, Invalid):
-                        await self._probe.wait(error, delays, self._woken)
+                    await self._probe.wait(error, delays, self._woken)
                 else:
                     delays = self._probe.backoff.delays()
-                    if _is_final(target):
-                        self._over.add(target.key)
+                    self._store(target, lines)
+                    self._end(target, is_over=target.status in _FINAL)
                 await asyncio.sleep(self._turn_s)
-            if self._over >= self._targets.keys():
+            if all(map(self._is_over, self._targets.values())):
                 return
 
-    def _is_permanent(self, target: Target, error: KubeError) -> bool:
-        if isinstance(error, Forbidden):
-            self.problem = error.why or error.what
-            self._changed.set()
-            self._on_change()
-        elif isinstance(error, NotFound) or (isinstance(error, Invalid) and _is_final(target)):
-            self._over.add(target.key)
-        else:
-            return False
-        return True
+    def _refuse(self, problem: str) -> None:
+        self.problem = problem
+        self._changed.set()
+        self._on_change()
 
-    async def _read(self, target: Target, *, idle_s: float = 0.0) -> None:
-        # With `idle_s` as a stream, until it is silent for so long.
-        partial, is_stream = b"", idle_s > 0
-        try:
-            async with self._client.log(
-                target.pod,
-                target.namespace,
-                container=target.container,
-                follow=is_stream,
-                tail=1,
-                timestamps=True,
-                idle_s=idle_s or REQUEST_S,
-                open_s=REQUEST_S,
-                is_urgent=False,
-            ) as body:
-                with translated(f"read the log of {target.pod}"):
-                    async for chunk in body.iter_any():
-                        partial = self._store_newest(target, partial + chunk)
-                        # Its end may never come: this log would be read for ever, and the others never.
-                        if not is_stream and len(partial) == MAX_LINE_BYTES:
-                            break
-            if partial and not is_stream:
-                self._store_newest(target, partial + b"\n")
-        finally:
-            if (line := self._found.get(target.pod)) is not None:
-                self._found[target.pod] = LastLine(line.stamp_ns, line.raw, self._now_s())
-
-    def _store_newest(self, target: Target, read: bytes) -> bytes:
-        # Returns the start of the line that has no end yet.
-        end = read.rfind(b"\n")
-        if end < 0:
-            return read[:MAX_LINE_BYTES]
+    def _store(self, target: Target, items: Sequence[Item]) -> None:
         before = self._found.get(target.pod)
-        stamp_ns, text = 0, b""
-        for line in reversed(read[:end].rsplit(b"\n", _LINES_SEARCHED)[-_LINES_SEARCHED:]):
-            found_ns, start = read_stamp(line)
-            stamp_ns = stamp_ns or found_ns
-            text = line[start : start + MAX_LINE_BYTES]
-            if text.strip():
-                break
-        if before is not None:
-            stamp_ns, text = stamp_ns or before.stamp_ns, text if text.strip() else before.raw
-        self._found[target.pod] = LastLine(stamp_ns, text)
-        if before is None:
-            self._on_change()
-        return read[end + 1 :][:MAX_LINE_BYTES]
-
-    def _now_s(self) -> float:
-        return time.time() + self._client.server_clock_offset_s
+        lines = [each for each in items if isinstance(each, LogLine)]
+        if lines:
+            was = before or LastLine()
+            raw = next((each.raw for each in reversed(lines) if each.raw.strip()), was.raw)
+            self._found[target.pod] = LastLine(lines[-1].stamp_ns or was.stamp_ns, raw[:MAX_LINE_BYTES])
+            if before is None:
+                self._on_change()
+        # Nothing new was read, so it is still the newest.
+        elif before is not None and all(_mark_of(each) is Mark.RECONNECTED for each in items):
+            self._found[target.pod] = replace(before, newest_until_s=None)
+        if items and _mark_of(items[-1]) in _PAUSES:
+            self._end(target, is_over=False)
 
 
-def _is_final(target: Target) -> bool:
-    return target.status in (Status.SUCCEEDED, Status.FAILED)
+def _mark_of(item: Item) -> Mark | None:
+    return item.mark if isinstance(item, Marker) else None

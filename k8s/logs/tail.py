@@ -38,7 +38,8 @@ async def read_tail(
 ) -> tuple[LogLine, ...]:
     """Return the last lines of a container's log, or of its run before the last restart.
 
-    `since_time` is RFC 3339 in whole seconds; older lines are excluded.
+    `since_time` is RFC 3339 in whole seconds; older lines are excluded. Of a single line that is longer
+    than `max_bytes`, the start is returned.
 
     Raises:
         Forbidden: The user may not read logs.
@@ -63,9 +64,11 @@ async def read_tail(
                 body += chunk
                 if len(body) > 2 * max_bytes:
                     del body[:-max_bytes]
-                if read_bytes > MAX_READ_TIMES * max_bytes:
+                if read_bytes > max_bytes * (MAX_READ_TIMES if lines > 1 else 1):
                     break
-    if read_bytes > max_bytes:
+    if lines == 1:
+        del body[max_bytes:]
+    elif read_bytes > max_bytes:
         del body[:-max_bytes]
         del body[: body.find(b"\n") + 1]  # the rest of a line whose timestamp was cut off
     splitter, reader = Splitter(), RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)

@@ -6,15 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import ServerProbe
 from k8s.logs import JobRanks, find_ranks, targets_of
+from k8s.logs.hub import LogHub
 from k8s.logs.last import LastLine, LastLines
 from k8s.logs.tail import FLOODED_S, MAX_BYTES, MAX_READ_TIMES, PROBE_BYTES, read_tail
-from tests.scripted.logs import NS, START_NS, Fault, ScriptedPod, connected, target
+from tests.scripted.logs import NS, QUICK, START_NS, Fault, ScriptedPod, connected, target
 from tests.scripted.mirror import HASTY
 from tests.scripted.server import Answer, Flood, ScriptedCluster, until
 from tests.support.objects import elastic_job, joined
@@ -22,14 +24,10 @@ from tests.support.objects import elastic_job, joined
 
 @asynccontextmanager
 async def looking(
-    client: Client, *pods: ScriptedPod, status: str = "Running", **how: float
+    client: Client, *pods: ScriptedPod, status: str = "Running", hub: LogHub | None = None, **how: Any
 ) -> AsyncIterator[LastLines]:
-    lines = LastLines(
-        client,
-        ServerProbe(client, HASTY),
-        max_streams=int(how.get("max_streams", 16)),
-        turn_s=how.get("turn_s", 0.001),
-    )
+    hub = hub or LogHub(client, backoff=QUICK, grace=lambda: asyncio.sleep(0))
+    lines = LastLines(hub, ServerProbe(client, HASTY), **{"turn_s": 0.001, **how})
     lines.set_targets([target(pod, status=status) for pod in pods])
     task = asyncio.create_task(lines.run())
     try:
@@ -125,25 +123,36 @@ async def test_a_polled_log_claims_no_more_silence_than_was_observed() -> None:
     assert LastLine().silent_s(now_s=500.0) is None
 
 
-async def test_a_forbidden_log_reports_the_reason_and_is_not_requested_again() -> None:
-    pod = ScriptedPod("one")
+async def test_a_forbidden_log_reports_the_reason_and_is_requested_again_by_the_next_view() -> None:
+    pod, stopped = ScriptedPod("one"), asyncio.Event()
     words = 'pods "one" is forbidden: User "li" cannot get resource "pods/log"'
-    pod.faults = [Fault(status=403, message=words)] * 2
-    async with connected(pod) as (_, client), looking(client, pod) as lines:
-        await until(lambda: lines.problem)
-        assert words in lines.problem
-        await asyncio.sleep(0)
-        assert len(pod.requests) == 1
+    pod.faults = [Fault(status=403, message=words)] * 10_000
+
+    async def grace() -> None:
+        stopped.set()
+
+    async with connected(pod) as (_, client):
+        hub = LogHub(client, backoff=QUICK, grace=grace)
+        async with looking(client, pod, hub=hub) as lines:
+            await until(lambda: words in lines.problem)
+            await stopped.wait()
+        pod.faults = []
+        async with looking(client, pod, hub=hub) as lines:
+            await pod.say("step 1")
+            await until(lambda: last_text(lines, pod) == b"step 1" and not lines.problem)
 
 
-async def test_a_broken_stream_is_taken_up_again() -> None:
+async def test_a_line_is_not_known_to_be_the_newest_while_the_log_cannot_be_read() -> None:
     pod = ScriptedPod("one")
     pod.write("step 1")
-    pod.faults = [Fault(cut_after=20)]
+    whole_line = len(STAMP + b"step 1\n")
+    pod.faults = [Fault(cut_after=whole_line), *[Fault(status=503)] * 10_000]
     async with connected(pod) as (_, client), looking(client, pod) as lines:
-        await until(lambda: len(pod.requests) >= 2)
-        await pod.say("step 2")
-        await until(lambda: last_text(lines, pod) == b"step 2")
+        await until(lambda: last_text(lines, pod) == b"step 1")
+        await until(lambda: lines.newest["one"].newest_until_s is not None)
+        pod.faults = []
+        await until(lambda: lines.newest["one"].newest_until_s is None)
+        assert last_text(lines, pod) == b"step 1"
 
 
 async def test_a_log_that_is_over_is_read_once() -> None:
@@ -152,11 +161,11 @@ async def test_a_log_that_is_over_is_read_once() -> None:
     pod.runs[-1].tail = b"CUDA error: out of memory"
     await pod.end(1)
     async with connected(pod) as (_, client), looking(client, pod, status="Failed") as lines:
-        await until(lambda: last_text(lines, pod) == b"CUDA error: out of memory")
-        assert lines.newest["one"].newest_until_s is not None
+        await until(lambda: lines.newest.get("one", LastLine()).newest_until_s is not None)
+        assert last_text(lines, pod) == b"CUDA error: out of memory"
         lines.set_targets([target(pod, status="Failed", is_chief=True)])
-        await asyncio.sleep(0)
-        assert len(pod.requests) == 1
+        await asyncio.sleep(0.01)
+        assert len(pod.requests) == 2, "once more, as its last line has no end"
 
 
 async def test_logs_of_a_pending_pod_are_not_requested() -> None:

@@ -147,21 +147,6 @@ async def test_a_context_command_with_a_name_switches_immediately(tmp_path: Path
             await clusters.until_shown(name, f"job-{name}")
 
 
-@pytest.mark.slow
-async def test_esc_leaves_the_list_of_contexts_and_the_filter_works_in_it(tmp_path: Path) -> None:
-    async with console_on(tmp_path, "lab", "prod") as clusters:
-        play = clusters.play
-        await play.press("tab")
-        await clusters.command("ctx")
-        await play.until(lambda: play.table.row_count == 2)
-        await play.press("slash", *"prod", "enter")
-        assert play.table.row_count == 1
-        await play.press("escape", "N")
-        assert play.table.cursor_key is not None
-        assert play.table.row_count == 2
-        await play.press("escape", shows=NodesView)
-
-
 async def test_switching_away_from_a_hanging_cluster_clears_its_rows_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play

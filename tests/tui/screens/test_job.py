@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from k8s.logs import write_stamp
-from tests.scripted.server import Answer, Reply, Stall, Stream, page, refusal
+from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import EVENTS, Playground, console_on
 from tui.screens.dialogs.detail import DetailScreen
@@ -76,14 +76,17 @@ async def job_view(
 ) -> AsyncIterator[Playground]:
     """Open the view of a job whose three instances run; `logs` are what they print, by their places."""
     pods = [pod(place) for place in PLACES]
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        for place in PLACES:
+            cluster.say(f"{PODS}/bert-{place}", Answer(pod(place)))
+            cluster.say(f"{PODS}/bert-{place}/log", (logs or {}).get(place, Log()))
+
     async with console_on(
-        tmp_path, nodes=[node("a100-1")], pods=pods, jobs=[bert], size=size, **options
+        tmp_path, nodes=[node("a100-1")], pods=pods, jobs=[bert], size=size, prepare=prepare, **options
     ) as play:
         play.cluster.say(OWN, Answer(bert))
         play.cluster.say(OWN.rpartition("/")[0], Stall(), watch=True)
-        for place in PLACES:
-            play.cluster.say(f"{PODS}/bert-{place}", Answer(pod(place)))
-            play.cluster.say(f"{PODS}/bert-{place}/log", (logs or {}).get(place, Log()))
         play.cluster.forget(EVENTS)
         play.cluster.say(EVENTS, page(events or []))
         await play.press("enter", shows="Running · 3/3 pods")

@@ -85,7 +85,7 @@ class JobView(View):
         client, probe = session.client, session.mirror.probe
         self._panes = JobPanes()
         self._telemetry = TelemetryWatch(self, self._gpu_nodes)
-        self._lines = LastLines(client, probe, on_change=self.refresh_view)
+        self._lines = LastLines(session.logs, probe, on_change=self.refresh_view)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref), hub=session.logs)
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event)
         self._events_changed = asyncio.Event()

@@ -36,13 +36,9 @@ from tui.screens.base.view import INTERRUPT, View
 from tui.screens.base.view_context import ViewContext
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.dialogs.palette import ActionProvider
-from tui.screens.lists.compare import runs_view
-from tui.screens.lists.contexts import namespaces_view
+from tui.screens.lists import compare, contexts, notices, pods, volumes
 from tui.screens.lists.home_panes import PaneName, pane_keys
 from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.notices import notices_view
-from tui.screens.lists.pods import pods_view
-from tui.screens.lists.volumes import volumes_view
 from tui.settings.keys import EVERYWHERE, ROW, TABLE, Action, ActionTable, Argument, Key, On, view_keys
 from tui.settings.keys.advice import console_advice
 from tui.settings.keys.completion import complete, nearest_command
@@ -77,7 +73,8 @@ def class_of(view: DescribedList) -> type[View]:
     return type("Described", (DescribedList,), described)
 
 
-DESCRIBED = (pods_view(), volumes_view(), namespaces_view(), notices_view(), runs_view(RunStore()))
+DESCRIBED = [pods.pods_view(), volumes.volumes_view(), contexts.namespaces_view(), notices.notices_view()]
+DESCRIBED += [compare.runs_view(RunStore())]
 VIEWS: Mapping[str, type[View]] = {
     each.VIEW.name: each for each in (*subclasses(View), *map(class_of, DESCRIBED)) if each.VIEW.name
 }
