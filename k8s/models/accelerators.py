@@ -26,6 +26,7 @@ KNOWN = (
     "gpu.example.com",
 )  # fmt: skip
 """Patterns of accelerator resources, for `fnmatch`."""
+_WILDCARDS = frozenset("*?[")
 # Prefixes of resources that are certainly not NVIDIA's.
 _OTHER_VENDORS = (
     "amd.com/", "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com", "habana.ai/", "huawei.com/",
@@ -56,7 +57,11 @@ def is_accelerator(resource: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_like(resource: str, added: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(resource, pattern) for pattern in (*KNOWN, *added))
+    patterns = (*KNOWN, *added)
+    if resource in patterns:
+        return True
+    # Most have no wildcard, and each would be compiled.
+    return any(fnmatchcase(resource, each) for each in patterns if not _WILDCARDS.isdisjoint(each))
 
 
 def may_be_nvidia(resources: Iterable[str]) -> bool:
