@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -33,7 +34,7 @@ class JobRef(msgspec.Struct, frozen=True, order=True):
     api_version: str
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(msgspec.Struct, frozen=True, gc=False):
     """Pod that a job requests, whether it exists or not."""
 
     name: str
@@ -53,7 +54,12 @@ class Replica(msgspec.Struct, frozen=True):
     @property
     def instance(self) -> str:
         """Short name within the job, e.g. `worker-2`."""
-        return f"{self.role}-{self.index}"
+        return _instance_name(self.role, self.index)
+
+
+@lru_cache(maxsize=MOST_REPLICAS)
+def _instance_name(role: str, index: int) -> str:
+    return f"{role}-{index}"  # most jobs have a worker-0
 
 
 class DeclaredJob(msgspec.Struct, frozen=True):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, JobRef, Manifest, Replica
 from k8s.kinds.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
 from k8s.models import Condition, ListMeta, Meta, Reader, convert, meta_of
+from k8s.models.base import shared
 from k8s.models.reader import AnyObject, convert_readable
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -93,6 +95,7 @@ def replica_count(value: object, default: int = 1) -> int:
     return min(max(found, 0), MOST_REPLICAS)
 
 
+@lru_cache(maxsize=4096)
 def ranks_from(first: int, processes: int) -> tuple[int, ...]:
     """Return the ranks of a pod's processes; none beyond the size of any real job."""
     return tuple(range(first, first + processes)) if first + processes <= _MOST_RANKS else ()
@@ -169,22 +172,17 @@ def read_job(
     managers = (nested(obj, "spec").get("managedBy"), nested(obj, "spec", "runPolicy").get("managedBy"))
     return DeclaredJob(
         ref=JobRef(meta.namespace, meta.name, resource.kind, resource.api_version),
-        meta=meta,
-        replicas=replicas,
-        outcome=outcome.status,
-        outcome_reason=outcome.reason,
+        meta=meta, replicas=replicas, outcome=outcome.status, outcome_reason=outcome.reason,
         is_suspended=is_suspended or waits_for_kube_queue,
-        started=status.start_time,
-        finished=outcome.finished,
+        started=status.start_time, finished=outcome.finished,
         conditions=tuple(status.conditions or ()),
         priority=priority or _priority(replicas) or _first(meta, _PRIORITIES),
         log_dir=meta.annotation(LOG_DIR_ANNOTATION) or log_dir,
         trainer=meta.annotation(TRAINER_ANNOTATION),
         user=next((user for key in USERS if (user := meta.annotation(key))), ""),
         queue=_first(meta, QUEUES) or queue or ("kube-queue" if waits_for_kube_queue else ""),
-        has_status=bool(obj.get("status")),
-        is_elsewhere=_MULTIKUEUE in managers,
-    )
+        has_status=bool(obj.get("status")), is_elsewhere=_MULTIKUEUE in managers,
+    )  # fmt: skip
 
 
 def _first(meta: Meta, keys: Iterable[str]) -> str:
@@ -243,21 +241,12 @@ class JobReader:
 
 def _trimmed(job: DeclaredJob) -> DeclaredJob:
     # A snapshot holds thousands of replicas: only what it shows is kept.
-    templates = {id(each.template): _trimmed_template(each.template) for each in job.replicas}
-    return replace(job, replicas=tuple([_with_trimmed_template(each, templates) for each in job.replicas]))
-
-
-def _with_trimmed_template(replica: Replica, templates: Mapping[int, Mapping[str, Any]]) -> Replica:
-    return Replica(
-        replica.name,
-        replica.role,
-        replica.index,
-        replica.is_chief,
-        replica.ranks,
-        replica.ranks_proof,
-        templates[id(replica.template)],
-        replica.restart_policy,
-    )
+    templates = {id(each): each for each in [replica.template for replica in job.replicas]}
+    trimmed = {key: _trimmed_template(template) for key, template in templates.items()}
+    for each in job.replicas:  # they were made just now, and nobody else has them
+        for name, value in (("template", trimmed[id(each.template)]), ("env", ()), ("labels", ())):
+            force_setattr(each, name, value)
+    return job
 
 
 def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -270,6 +259,7 @@ def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
             ]
             for field in ("containers", "initContainers")
         }
-        return {"spec": {**spec, **trimmed}}
+        found = {"spec": {**spec, **trimmed}}
     except (AttributeError, TypeError):
         return {}
+    return shared(msgspec.json.encode(found), found)  # the jobs of a sweep differ in their commands only

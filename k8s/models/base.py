@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ MAX_SHARED = 4096
 
 T = TypeVar("T")
 _SHARED: dict[Hashable, Any] = {}
+LAST: dict[str, Any] = {}
 
 
 def shared(key: Hashable, value: T) -> T:
@@ -37,23 +39,28 @@ def shared(key: Hashable, value: T) -> T:
     return found
 
 
-def interned(texts: Mapping[str, str]) -> dict[str, str]:
-    """Intern all keys and values."""
-    return {sys.intern(key): sys.intern(text) for key, text in texts.items()}
+def as_before(name: str, value: T) -> T:
+    """Return the last value of this name if it is equal: the pods of a job come one after another."""
+    if value != LAST.get(name):
+        LAST[name] = value
+    found: T = LAST.get(name, value)
+    return found
 
 
 def gpuconsole_annotations(annotations: Mapping[str, str]) -> dict[str, str] | None:
     """Return only the annotations that gpuconsole reads; None if there are none."""
-    return {
-        key: text
-        for key, text in annotations.items()
-        if key.startswith(ANNOTATION_PREFIXES) or "cordon" in key or (_WANTED and key in _WANTED)
-    } or None
+    return {key: text for key, text in annotations.items() if _is_kept(key)} or None
+
+
+@lru_cache(maxsize=MAX_SHARED)
+def _is_kept(key: str) -> bool:
+    return key.startswith(ANNOTATION_PREFIXES) or "cordon" in key or key in _WANTED
 
 
 def keep_annotations(keys: Iterable[str]) -> None:
     """Keep these annotations of every object that is read from now on."""
     _WANTED[:] = keys
+    _is_kept.cache_clear()
 
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -96,10 +103,13 @@ class Meta(Value, frozen=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "namespace", sys.intern(self.namespace))
-        if self.labels is not None:
-            force_setattr(self, "labels", interned(self.labels))
+        labels = self.labels or {}
+        for key, text in labels.items():
+            labels[key] = sys.intern(text)
         if self.annotations is not None:
             force_setattr(self, "annotations", gpuconsole_annotations(self.annotations))
+        for name in ("annotations", "creation_timestamp"):
+            force_setattr(self, name, as_before(name, getattr(self, name)))
         if self.owner_references is not None:
             owners = self.owner_references
             force_setattr(self, "owner_references", shared(tuple(owners), owners))

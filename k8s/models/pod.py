@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import force_setattr
 
-from k8s.models.base import Condition, Meta, Quantities, Value, shared
+from k8s.models.base import LAST, Condition, Meta, Quantities, Value, as_before, shared
 
 
 class Resources(Value, frozen=True):
@@ -92,7 +92,9 @@ class PodSpec(Value, frozen=True):
 
 def _alike(containers: list[Container]) -> list[Container]:
     # The pods of a job share one list.
-    return shared(tuple([container.key() for container in containers]), containers)
+    if (found := as_before("containers", containers)) is containers:
+        LAST["containers"] = found = shared(tuple([each.key() for each in containers]), containers)
+    return found
 
 
 class Waiting(Value, frozen=True):
@@ -202,6 +204,9 @@ class Pod(Value, frozen=True):
     metadata: Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "status", as_before("status", self.status))
 
     @property
     def is_finished(self) -> bool:

@@ -117,22 +117,15 @@ class PyTorchJob(OperatorPods, CreatableKind):
                 node_rank = index + before
                 rank = str(node_rank)
                 first = node_rank * processes
+                own = (("RANK", rank), ("PET_NODE_RANK", rank)) if has_master else ()
+                numbered = (*labels, (REPLICA_INDEX, str(index)))
+                ranks, pod = ranks_from(first, processes), f"{name}-{kind}-{index}"
                 found.append(
                     Replica(
-                        name=f"{name}-{kind}-{index}",
-                        role=kind,
-                        index=index,
-                        is_chief=node_rank == 0,
-                        ranks=ranks_from(first, processes),
-                        ranks_proof=proof,
-                        template=template,
-                        restart_policy=restart_policy,
-                        env=(*env_of_all, ("RANK", rank), ("PET_NODE_RANK", rank))
-                        if has_master
-                        else env_of_all,
-                        labels=(*labels, (REPLICA_INDEX, str(index))),
+                        pod, kind, index, node_rank == 0, ranks, proof, template, restart_policy,
+                        env=(*env_of_all, *own), labels=numbered,
                     )
-                )
+                )  # fmt: skip
         return tuple(found)
 
     def elastic_size(self, obj: Manifest) -> ElasticSize | None:
