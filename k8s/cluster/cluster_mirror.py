@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from k8s.client.client import Client, fetch_username, fetch_version
@@ -19,7 +20,7 @@ from k8s.cluster.discovery import (
     fetch_served,
     no_rules,
 )
-from k8s.cluster.joiner import Joiner, Rows, cooperatively
+from k8s.cluster.joiner import TURN_S, Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.cluster.owners import OwnerLookup
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
@@ -46,8 +47,13 @@ if TYPE_CHECKING:
 PUBLISH_S = 0.1
 # The interval until the first lists are complete: the user is waiting for them.
 FIRST_S = 0.01
+# While the first lists go on, snapshots are rarer, for all is painted anew; and have longer turns, as
+# their pages have.
+LISTING_FACTOR, LISTING_S, LISTING_TURN_S = 5, 3.0, 0.02
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4
+# Longest wait of the second page of pods for the lists of everything else.
+OTHERS_FIRST_S = 10.0
 # API versions of job kinds and device claims.
 _SOUGHT = frozenset(
     (
@@ -133,6 +139,10 @@ class ClusterMirror:
         nodes = [self._nodes] if self._has_nodes else []
         return [*nodes, self._pods, *self._jobs.values(), *self._devices.values()]
 
+    @property
+    def _is_synced(self) -> bool:
+        return self._is_discovered and all(mirror.state.is_synced for mirror in self._mirrors)
+
     def _mirror(
         self,
         resource: Resource,
@@ -143,7 +153,9 @@ class ClusterMirror:
         # All namespaces; where forbidden, the one shown or that of the kubeconfig.
         own = self.namespace or self.client.config.namespace
         scopes = scopes or ((own,) if self._is_narrow else ("", own))
-        return Mirror(self.client, resource, scopes, decoder, meta, self._changed.set, self.probe)
+        mirror = Mirror(self.client, resource, scopes, decoder, meta, self._changed.set, self.probe)
+        mirror.first_namespace = self.namespace if resource.is_namespaced else ""
+        return mirror
 
     def show_namespace(self, namespace: str) -> None:
         """Show the jobs of another namespace; empty for all.
@@ -175,6 +187,7 @@ class ClusterMirror:
     async def run(self, publish: Callable[[ClusterSnapshot], None]) -> None:
         """Mirror until cancelled, and publish a new snapshot after changes, at most ten per second."""
         async with asyncio.TaskGroup() as self._running:
+            self._pods.before_more = self._wait_for_others
             for mirror in self._mirrors:
                 self._start(mirror)
             self._running.create_task(self._discover_forever())
@@ -186,11 +199,25 @@ class ClusterMirror:
                 await self._changed.wait()
                 self._changed.clear()
                 began_s = asyncio.get_running_loop().time()
-                snapshot = await self._snapshot_in_turns()
-                publish(snapshot)
-                took_s = asyncio.get_running_loop().time() - began_s
-                shortest_s = PUBLISH_S if snapshot.is_synced else FIRST_S
-                await asyncio.sleep(max(shortest_s, IDLE_FACTOR * took_s))
+                others_s = await cooperatively(self._steps(), TURN_S if self._is_synced else LISTING_TURN_S)
+                publish(snapshot := self.latest)
+                ended_s = asyncio.get_running_loop().time()
+                idle_s = IDLE_FACTOR * (ended_s - began_s - others_s)
+                if snapshot.is_synced:
+                    await asyncio.sleep(max(PUBLISH_S, idle_s))
+                idle_s = max(FIRST_S, min(LISTING_S, LISTING_FACTOR * idle_s))
+                while not self._is_synced and asyncio.get_running_loop().time() < ended_s + idle_s:
+                    await asyncio.sleep(FIRST_S)
+
+    async def _wait_for_others(self) -> None:
+        # Rows are jobs and nodes, of which there are few: the pods that fill them can wait.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OTHERS_FIRST_S):
+                while not self._is_discovered or any(
+                    each is not self._pods and not (each.state.is_synced or each.state.problem)
+                    for each in self._mirrors
+                ):
+                    await asyncio.sleep(FIRST_S)
 
     def _start(self, mirror: Mirror[Any]) -> None:
         # Replaces the running mirror of the same resource; does nothing before `run`.
@@ -381,21 +408,23 @@ class ClusterMirror:
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the current snapshot."""
-        header = self._header()
-        nodes, pods, declared, owners = self._objects()
-        rows = self._joiner.join(nodes, pods, declared, owners)
-        for _ in self._explanations(rows, nodes, declared):
+        for _ in self._steps():
             pass
-        return self._with_rows(header, rows)
+        return self.latest
 
-    async def _snapshot_in_turns(self) -> ClusterSnapshot:
-        # The same result as `snapshot`, but other tasks run while it is built.
-        header = self._header()
+    def _steps(self) -> Iterator[None]:
+        # Builds the current snapshot, `latest`, between whose steps other tasks may run.
+        header, is_partial = self._header(), not self._pods.state.is_synced
         nodes, pods, declared, owners = self._objects()
-        await cooperatively(self._joiner.steps(nodes, pods, declared, owners))
+        yield from self._joiner.steps(nodes, pods, declared, owners, is_partial=is_partial)
         rows = self._joiner.rows
-        await cooperatively(self._explanations(rows, nodes, declared))
-        return self._with_rows(header, rows)
+        yield from self._explanations(rows, nodes, declared)
+        self._owner_lookup.update(self._joiner.above)
+        self.joined_jobs = jobs = rows[1]
+        self.all_jobs = jobs = self.overlay(self.explainer.shown(jobs) if self.explainer else jobs)
+        if header.namespace:
+            jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
+        self.latest = replace(header, nodes=rows[0], jobs=jobs)
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
@@ -415,30 +444,16 @@ class ClusterMirror:
             nodes, pods = self._claims.merge(nodes, pods, devices)
         return nodes, pods, self._declared(), self._owner_lookup.owners
 
-    def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
-        self._owner_lookup.update(self._joiner.above)
-        self.joined_jobs = jobs = rows[1]
-        self.all_jobs = jobs = self.overlay(self.explainer.shown(jobs) if self.explainer else jobs)
-        if header.namespace:
-            jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
-        self.latest = replace(header, nodes=rows[0], jobs=jobs)
-        return self.latest
-
     def _header(self) -> ClusterSnapshot:
         # Everything except the rows: the identity of the cluster and the freshness of its data.
         config = self.client.config
         mirrors = self._mirrors
         trouble, stale, since_s = trouble_of(mirrors, self.probe.problem, self._heartbeat_error)
         return ClusterSnapshot(
-            context=config.context,
-            user=config.acting_user,
-            namespace=self.namespace,
-            server_version=self._server_version,
-            is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),
+            context=config.context, user=config.acting_user, namespace=self.namespace,
+            server_version=self._server_version, is_synced=self._is_synced,
             progress=list_progress((mirror.resource, mirror.state) for mirror in mirrors),
-            stale=stale,
-            trouble=trouble,
-            stale_since_s=since_s,
+            stale=stale, trouble=trouble, stale_since_s=since_s,
             throttled_until_s=self.client.throttled_until_s,
             clock_offset_s=self.client.server_clock_offset_s,
             kinds=tuple(
@@ -452,7 +467,7 @@ class ClusterMirror:
             unreadable=tuple(
                 found for mirror in mirrors if (found := mirror.unreadable(self.namespace)) is not None
             ),
-        )
+        )  # fmt: skip
 
     def _declared(self) -> list[DeclaredJob]:
         # Without discovery, several versions of a resource are mirrored: each job counts once.
@@ -475,15 +490,8 @@ async def _list_once(mirror: Mirror[Any], rules: NamespaceRules | None = None) -
         return
 
 
-def _meta(obj: Any) -> Meta:
-    found: Meta = obj.metadata
-    return found
-
-
-def _meta_of_job(job: DeclaredJob) -> Meta:
-    return job.meta
-
-
+_meta: Callable[[Any], Meta] = attrgetter("metadata")
+_meta_of_job: Callable[[DeclaredJob], Meta] = attrgetter("meta")
 # Status word of each problem, most fundamental first.
 _TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
     (Unauthorized, "login expired"),

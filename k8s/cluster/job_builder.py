@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
+from functools import lru_cache
 from itertools import count
 from typing import Any, Self
 
@@ -17,6 +19,7 @@ from k8s.cluster.owners import Root
 from k8s.kinds import AnyOwner, DeclaredJob, JobRef, is_pod_group, kind_of
 from k8s.kinds.base import MOST_REPLICAS, Replica
 from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
+from k8s.models.base import shared
 from k8s.models.gpu_sharing import fraction_of, reserves_gpu
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
@@ -28,6 +31,10 @@ from k8s.text.sanitize import parse_integer
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
 _END_BY_PHASE = {"Failed": Status.FAILED, "Succeeded": Status.SUCCEEDED}
 _Slot = tuple[str, int]
+# Fields of a declared job that its status depends on, and that its row has too.
+_DECLARED = set(DeclaredJob.__struct_fields__)
+_OF_STATUS = _DECLARED & set(DeclaredStatus.__struct_fields__)
+_OF_ROW = _DECLARED & {each.name for each in fields(Job)} - {"user", "started", "finished"}
 
 
 class Member(msgspec.Struct, gc=False, eq=False):
@@ -37,16 +44,13 @@ class Member(msgspec.Struct, gc=False, eq=False):
     gpus: int
     has_accelerators: bool
     root: Root | None
-    age: tuple[datetime, str, str]
-    """Sort key: creation time, name, uid."""
     role: str
-    slot: _Slot | None
+    index: int | None
     holder: Holder | None
     began: datetime | None
     """Start of its first container that ran; None before."""
     replica: Replica | None = None
     instance: Instance | None = None
-    state: InstanceState | None = None
 
     @classmethod
     def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
@@ -63,19 +67,19 @@ class Member(msgspec.Struct, gc=False, eq=False):
             accelerators.count(held),
             has_part,
             root,
-            (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid),
             role,
-            None if index is None else (role, index),
+            index,
             holder_of(pod, root.ref.name if root is not None else "", fraction)
             if has_part and (root is not None or is_reserved)
             else None,
             began_at(pod),
         )
 
-    def show_as(self, replica: Replica, instance: Instance) -> Instance:
-        """Remember the instance shown for this pod at a replica, and return it."""
-        self.replica, self.instance, self.state = replica, instance, _state(instance, self.pod)
-        return instance
+    @property
+    def age(self) -> tuple[datetime, str, str]:
+        """Return a sort key: creation time, name, uid."""
+        meta = self.pod.metadata
+        return meta.creation_timestamp or LONG_AGO, meta.name, meta.uid
 
     @property
     def is_alone(self) -> bool:
@@ -91,15 +95,24 @@ class Member(msgspec.Struct, gc=False, eq=False):
 class JobEntry:
     """A job's object, with the devices that each replica requests."""
 
-    __slots__ = ("gpus", "job", "podless", "replicas")
+    __slots__ = ("_gpus", "job", "podless")
 
     def __init__(self, job: DeclaredJob) -> None:
         by_template = {id(each.template): each.template for each in job.replicas}
-        gpus = {key: _gpus_of(template) for key, template in by_template.items()}
+        self._gpus = {key: _gpus_of(template) for key, template in by_template.items()}
         self.job = job
-        self.replicas = [(each, (each.role, each.index), gpus[id(each.template)]) for each in job.replicas]
-        self.gpus = {slot: gpus for _, slot, gpus in self.replicas}
         self.podless: dict[_Slot, Instance] = {}
+
+    @property
+    def replicas(self) -> list[tuple[Replica, _Slot, int]]:
+        """Return the replicas with their slots and GPUs, as their templates request them."""
+        gpus = self._gpus
+        return [(each, (each.role, each.index), gpus[id(each.template)]) for each in self.job.replicas]
+
+    @property
+    def gpus(self) -> dict[_Slot, int]:
+        """Return the GPUs by slot."""
+        return {slot: gpus for _, slot, gpus in self.replicas}
 
 
 def build_job(
@@ -108,15 +121,17 @@ def build_job(
     members: Sequence[Member],
     unready: Mapping[str, str],
     before: Job | None = None,
+    is_partial: bool = False,
 ) -> Job:
     """Return the row of a job; `before` itself if nothing changed since that was made of the same jobs.
 
     `below` are the jobs that it owns and that do its work: they may know requests and restarts better.
-    `members` are the pods of all of these, `unready` the nodes that are not Ready, with the reason.
+    `members` are the pods of all of these, `unready` the nodes that are not Ready, with the reason. Of
+    a job with more replicas the status is unknown if `is_partial`: its other pods may not be listed yet.
     """
-    job, gpus = entry.job, entry.gpus
+    job, gpus = entry.job, dict[_Slot, int]()
     for part in below:
-        gpus = {**gpus, **{slot: part.gpus[slot] for slot in gpus.keys() & part.gpus.keys()}}
+        gpus.update(part.gpus)
         owner = part.job.meta.controller
         if owner is not None and owner.uid == job.meta.uid and job.restarts_allowed is None:
             restarts = max(job.restarts, part.job.restarts)
@@ -126,16 +141,30 @@ def build_job(
                 restarts_allowed=part.job.restarts_allowed,
                 counts_pod_restarts=part.job.counts_pod_restarts,
             )
-    instances, matched = _instances(entry, members, gpus, unready)
+    instances, matched = _instances(entry, members, gpus, unready, is_partial)
+    is_partial = is_partial and lacks_pods(job.replicas, instances)
     now = (instances, _held(members), _started(job, members))
     if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
         return before
-    requested = sum([each.gpus for each in instances[: len(entry.replicas)]])
-    return _row(job, instances, matched, members, requested)
+    requested = sum([each.gpus for each in instances[: len(job.replicas)]])
+    if is_partial:
+        requested = sum([gpus.get(slot, number) for _, slot, number in entry.replicas])
+    return _row(job, instances, matched, members, requested, is_partial)
+
+
+def lacks_pods(replicas: Sequence[Replica], instances: Sequence[Instance]) -> bool:
+    """Return True if not all replicas are among the instances, which are in their order, or none is known."""
+    last = len(replicas) - 1
+    return not (0 <= last < len(instances) and instances[last].name == replicas[last].instance)
 
 
 def build_owner_job(
-    ref: JobRef, uid: str, meta: Meta | None, members: list[Member], unready: Mapping[str, str]
+    ref: JobRef,
+    uid: str,
+    meta: Meta | None,
+    members: list[Member],
+    unready: Mapping[str, str],
+    is_partial: bool = False,
 ) -> Job:
     """Return the row of an owner that is not a job but has pods (`members`) with accelerators.
 
@@ -155,7 +184,8 @@ def build_owner_job(
     if members[0].is_alone and (end := _END_BY_PHASE.get(members[0].pod.status.phase)):
         job = replace(job, outcome=end, finished=ended_at(members[0].pod))
     instances, matched = _instances(JobEntry(job), members, {}, unready)
-    return _row(job, instances, matched, members, sum(each.gpus for each in instances))
+    requested = sum(each.gpus for each in instances)
+    return _row(job, instances, matched, members, requested, is_partial)
 
 
 def _group_of_pods(job: DeclaredJob, members: Sequence[Member]) -> DeclaredJob:
@@ -184,58 +214,34 @@ def _row(
     matched: Iterable[Member],
     members: Collection[Member],
     requested: int,
+    is_partial: bool,
 ) -> Job:
     status, reason = job_status(
         DeclaredStatus(
-            outcome=job.outcome,
-            outcome_reason=job.outcome_reason,
-            is_suspended=job.is_suspended,
-            queue=job.queue,
+            **{name: getattr(job, name) for name in _OF_STATUS},
             is_deleting=job.meta.deletion_timestamp is not None,
             total=len(job.replicas) or len(instances),
-            min_instances=job.min_instances,
-            restarts=job.restarts,
-            restarts_allowed=job.restarts_allowed,
-            counts_pod_restarts=job.counts_pod_restarts,
-            has_status=job.has_status,
-            is_elsewhere=job.is_elsewhere,
             has_started=job.started is not None,
             unreadable=job.meta.unreadable,
+            is_partial=is_partial,
         ),
-        [each.state for each in matched if each.state is not None],
+        [_state(each.instance, each.pod) for each in matched if each.instance is not None and not is_partial],
     )
     finished = job.finished if job.outcome is not None else None
     if finished is None and status.is_final:
         finished = max([each.finished for each in instances if each.finished is not None], default=None)
     return Job(
-        ref=job.ref,
-        uid=job.meta.uid,
-        status=status,
-        reason=reason,
-        gpus_requested=requested,
-        gpus_allocated=_held(members),
+        uid=job.meta.uid, status=status, reason=reason,
+        gpus_requested=requested, gpus_allocated=_held(members),
         gpu_fraction=sum([each.holder.fraction for each in members if each.holder is not None]),
         instances=instances,
         instances_running=len([each for each in instances if each.status is Status.RUNNING]),
         user=job.user or job.ref.namespace,
-        priority=job.priority,
-        created=job.meta.creation_timestamp,
-        started=_started(job, members),
-        finished=finished,
-        conditions=job.conditions,
-        log_dir=job.log_dir,
-        trainer=job.trainer,
-        queue=job.queue,
-        restarts=job.restarts,
-        tensorboard=job.tensorboard,
-        progress=job.progress,
-        log_file=job.log_file,
-        is_elsewhere=job.is_elsewhere,
-        labels=job.meta.labels or {},
-        annotations=job.meta.annotations or {},
+        created=job.meta.creation_timestamp, started=_started(job, members), finished=finished,
+        labels=job.meta.labels or {}, annotations=job.meta.annotations or {},
         finalizers=tuple(job.meta.finalizers or ()),
-        replicas=job.replicas,
-    )
+        **{name: getattr(job, name) for name in _OF_ROW},
+    )  # fmt: skip
 
 
 def _started(job: DeclaredJob, members: Collection[Member]) -> datetime | None:
@@ -258,7 +264,11 @@ def _held(members: Iterable[Member]) -> int:
 
 
 def _instances(
-    entry: JobEntry, members: Iterable[Member], gpus: Mapping[_Slot, int], unready: Mapping[str, str]
+    entry: JobEntry,
+    members: Iterable[Member],
+    gpus: Mapping[_Slot, int],
+    unready: Mapping[str, str],
+    is_partial: bool = False,
 ) -> tuple[tuple[Instance, ...], list[Member]]:
     """Match pods with the job's replicas; the newest pod of a replica wins.
 
@@ -266,16 +276,15 @@ def _instances(
     live pods first. Live pods that are left over get replicas of their own.
 
     Returns:
-        All replicas, and the members in them.
+        All replicas, or if `is_partial` those that have a pod, and the members in them.
     """
     container = kind_of(entry.job.ref).container
     placed: dict[_Slot, Member] = {}
     unnumbered: dict[str, list[Member]] = {}
     for member in members:
-        slot = member.slot
-        if slot is None:
+        if member.index is None:
             unnumbered.setdefault(member.role, []).append(member)
-        elif slot not in placed or placed[slot].age < member.age:
+        elif (slot := (member.role, member.index)) not in placed or placed[slot].age < member.age:
             placed[slot] = member
     for of_role in unnumbered.values():
         of_role.sort(key=lambda member: member.liveliness)
@@ -287,6 +296,8 @@ def _instances(
             takers = unnumbered.get(replica.role) or unnumbered.get("")
             here = takers.pop() if takers else None
         number = gpus.get(slot, gpus_of_template)
+        if here is None and is_partial:
+            continue
         if here is None:
             found.append(_podless(entry, replica, slot, number))
         else:
@@ -295,12 +306,14 @@ def _instances(
                 number = max(number, here.gpus)
             shown = here.instance
             if shown is None or here.replica is not replica or shown.gpus != number:
-                shown = here.show_as(replica, _instance(here.pod, replica, container, number, unready))
+                shown = _instance(here.pod, replica, container, number, unready)
+                here.replica, here.instance = replica, shown
             found.append(shown)
     for slot, member in _surplus(entry, placed, unnumbered) if placed or unnumbered else ():
         replica = _replica_of_surplus(member, slot)
         if member.instance is None or member.replica is not replica or member.instance.gpus != member.gpus:
-            member.show_as(replica, _instance(member.pod, replica, container, member.gpus, unready))
+            member.replica = replica
+            member.instance = _instance(member.pod, replica, container, member.gpus, unready)
         if member.instance is not None:
             matched.append(member)
             found.append(member.instance)
@@ -353,26 +366,16 @@ def _instance(
     finished = ended_at(pod) if pod is not None else None
     has_ended = pod is not None and (pod.is_finished or finished is not None)
     return Instance(
-        name=replica.instance,
-        role=replica.role,
-        index=replica.index,
-        is_chief=replica.is_chief,
-        ranks=replica.ranks,
-        ranks_proof=replica.ranks_proof,
-        status=status,
-        reason=reason,
-        gpus=gpus,
+        name=replica.instance, role=replica.role, index=replica.index, is_chief=replica.is_chief,
+        ranks=replica.ranks, ranks_proof=replica.ranks_proof, status=status, reason=reason, gpus=gpus,
         node=pod.spec.node_name if pod is not None else "",
         restarts=sum([each.restart_count for each in pod.status.container_statuses or ()]) if pod else 0,
         created=pod.metadata.creation_timestamp if pod is not None else None,
         pod=pod.metadata.name if pod is not None else "",
         pod_uid=pod.metadata.uid if pod is not None else "",
-        containers=containers,
-        finished=finished,
-        exit_code=exit_code(pod, containers[0] if containers else "")
-        if pod is not None and has_ended
-        else None,
-    )
+        containers=containers, finished=finished,
+        exit_code=exit_code(pod, (*containers, "")[0]) if pod is not None and has_ended else None,
+    )  # fmt: skip
 
 
 def _state(instance: Instance, pod: Pod) -> InstanceState:
@@ -392,15 +395,21 @@ def _state(instance: Instance, pod: Pod) -> InstanceState:
 def _containers(pod: Pod, own: str) -> tuple[str, ...]:
     containers, init_containers = pod.spec.containers, pod.spec.init_containers or ()
     if len(containers) == 1 and not init_containers:
-        return (containers[0].name,)
+        return shared(containers[0].name, (containers[0].name,))
     names, main = [each.name for each in containers], main_container(pod.metadata, pod.spec, own)
     names.sort(key=lambda name: name != main)
     return (*names, *[each.name for each in init_containers])
 
 
+@lru_cache(maxsize=4096)
+def _pod_spec(template_spec: bytes) -> PodSpec:
+    found: PodSpec = models.convert(msgspec.json.decode(template_spec), PodSpec, strict=False)
+    return found
+
+
 def _gpus_of(template: Mapping[str, Any]) -> int:
     try:
-        spec: PodSpec = models.convert(template.get("spec") or {}, PodSpec, strict=False)
+        spec = _pod_spec(msgspec.json.encode(template.get("spec") or {}))
     except (msgspec.ValidationError, AttributeError):  # a template can be anything
         return 0
     return accelerators.count(accelerators.of_pod(spec))

@@ -9,7 +9,7 @@ from datetime import datetime
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from k8s.cluster.job_builder import JobEntry, Member, build_job, build_owner_job
+from k8s.cluster.job_builder import JobEntry, Member, build_job, build_owner_job, lacks_pods
 from k8s.cluster.node_rows import node_row, unready_nodes
 from k8s.cluster.owners import OwnerChains
 from k8s.kinds import DeclaredJob, JobRef
@@ -63,13 +63,15 @@ class OrderedRows(Generic[R]):
         return self._in_order
 
 
-async def cooperatively(steps: Iterable[None]) -> None:
-    """Run all steps, yielding to other tasks every `TURN_S`."""
-    began_s = perf_counter()
+async def cooperatively(steps: Iterable[None], turn_s: float = TURN_S) -> float:
+    """Run all steps, yielding to other tasks every `turn_s`; return the seconds that these took."""
+    began_s, others_s = perf_counter(), 0.0
     for _ in steps:
-        if perf_counter() - began_s > TURN_S:
+        if (ended_s := perf_counter()) - began_s > turn_s:
             await asyncio.sleep(0)
             began_s = perf_counter()
+            others_s += began_s - ended_s
+    return others_s
 
 
 class Joiner:
@@ -85,7 +87,6 @@ class Joiner:
         self._entries: dict[str, JobEntry] = {}
         self._links: dict[str, tuple[JobRef, str]] = {}
         self._chains = OwnerChains({}, _NO_OWNERS)
-        self._pods: dict[int, Pod] = {}
         self._members: dict[int, Member] = {}
         self._without_job: dict[int, Member] = {}
         self._members_by_root: dict[str, dict[int, Member]] = {}
@@ -94,6 +95,8 @@ class Joiner:
         self._changed_jobs: set[str] = set()
         self._changed_roots: set[str] = set()
         self._changed_nodes: set[str] = set()
+        self._is_partial = False
+        self._partial_roots: set[str] = set()
         self._node_rows = OrderedRows[NodeRow](lambda row: row.name)
         self._job_rows = OrderedRows[Job](_newest_first)
 
@@ -110,26 +113,9 @@ class Joiner:
                     found[reference.uid] = namespace, reference
         return found
 
-    def join(
-        self,
-        nodes: Iterable[Node],
-        pods: Iterable[Pod],
-        jobs: Iterable[DeclaredJob],
-        owners: Mapping[str, Meta] = _NO_OWNERS,
-    ) -> Rows:
-        """Return nodes with the holders of their GPUs, and jobs with their instances, newest first.
-
-        Every other owner of pods with GPUs has a row among the jobs, and a node known only from pods has
-        one among the nodes, so that both lists add up to the same GPUs. `owners` has the metadata of such
-        owners by uid, as far as known.
-        """
-        for _ in self.steps(nodes, pods, jobs, owners):
-            pass
-        return self.rows
-
     @property
     def rows(self) -> Rows:
-        """Return the result of the last join."""
+        """Return the result of the last join; the jobs are newest first."""
         return self._node_rows.in_order(), self._job_rows.in_order()
 
     def steps(
@@ -137,21 +123,32 @@ class Joiner:
         nodes: Iterable[Node],
         pods: Iterable[Pod],
         jobs: Iterable[DeclaredJob],
-        owners: Mapping[str, Meta],
+        owners: Mapping[str, Meta] = _NO_OWNERS,
+        *,
+        is_partial: bool = False,
     ) -> Iterator[None]:
-        """Do the same as `join` in small steps; the result is in `rows`."""
+        """Join the nodes with the holders of their GPUs, and the jobs with their instances, into `rows`.
+
+        Every other owner of pods with GPUs has a row among the jobs, and a node known only from pods has
+        one among the nodes, so that both lists add up to the same GPUs. `owners` has the metadata of such
+        owners by uid, as far as known. If `is_partial`, more pods may come, so jobs that lack some have
+        no status yet. Other tasks may run between the steps.
+        """
         # The arguments may be live mirrors: read them before the first yield.
         now = {id(pod): pod for pod in pods}
         self._update_nodes(nodes)
         self._update_jobs(jobs, owners)
+        self._is_partial = is_partial
+        if not is_partial:
+            self._changed_jobs |= self._partial_roots
+            self._partial_roots = set()
         yield
-        for key in self._pods.keys() - now.keys():
+        for key in self._members.keys() - now.keys():
             self._remove(key)
             yield
-        for key in now.keys() - self._pods.keys():
+        for key in now.keys() - self._members.keys():
             self._add(key, now[key])
             yield
-        self._pods = now
         for root in self._changed_roots | self._changed_jobs:
             self._job_rows.put(root, self._job_row(root))
             yield
@@ -244,11 +241,19 @@ class Joiner:
         if root in self._entries and self._chains.top(root) == root:
             below = [self._entries[uid] for uid in self._chains.below.get(root, ())]
             before = self._job_rows.get(root) if root not in self._changed_jobs else None
-            return build_job(self._entries[root], below, members, self._unready, before)
+            is_partial, entry = self._is_partial, self._entries[root]
+            row = build_job(entry, below, members, self._unready, before, is_partial)
+            if is_partial and lacks_pods(row.replicas, row.instances):
+                self._partial_roots.add(root)
+            return row
         refs = [member.root.ref for member in members if member.root is not None]
         if not refs:
             return None
-        row = build_owner_job(min(refs), root, self._chains.owners.get(root), members, self._unready)
+        is_partial = self._is_partial and not members[0].is_alone
+        if is_partial:
+            self._partial_roots.add(root)
+        meta = self._chains.owners.get(root)
+        row = build_owner_job(min(refs), root, meta, members, self._unready, is_partial)
         before = self._job_rows.get(root)  # the only source of a deleted job's user
         return replace(row, user=before.user) if before is not None else row
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
@@ -28,6 +29,7 @@ from k8s.text.errors import Expired, Forbidden, KubeError, NotFound, Throttled, 
 PAGE_SIZE = 500
 # Retries of a 403 or 404 while objects are held; a starting API server sends spurious ones.
 REFUSAL_RETRIES = 3
+_CONTINUE = re.compile(rb'"continue": ?"([^"\\]+)"')
 
 T = TypeVar("T")
 
@@ -89,6 +91,10 @@ class Mirror(Generic[T]):
         answer of any kind: until then a change would have arrived.
         """
         self.missing: Missing | None = None
+        self.before_more: Callable[[], Awaitable[None]] | None = None
+        """Awaited between the first page of the first list and the others."""
+        self.first_namespace = ""
+        """Namespace of which a page is listed after the first of all, so that its rows come soon."""
         self._client = client
         self._scopes = scopes
         self._field_selector = field_selector
@@ -252,24 +258,20 @@ class Mirror(Generic[T]):
         shows_pages = is_first and not self.objects
         found: dict[str, T] = {}
         unreadable = 0
-        token = ""
-        for pages in count(1):
-            where, items, bad = await self._fetch_page(token)
-            unreadable += bad
-            for item in items:
-                found[_key(self._meta(item))] = item
-            previous, token = token, where.continue_
-            if not token:
-                break
-            check_page(f"list {self.resource.plural}", pages, token, previous)
-            if shows_pages:
-                self.objects = found
-            if is_first:
-                remaining = where.remaining_item_count
-                self._set_state(
-                    None, is_live=False, unreadable=unreadable, listed=len(found), remaining=remaining
-                )
-            await asyncio.sleep(0)
+        async with aclosing(self._pages()) as pages:
+            async for where, items, bad in pages:
+                unreadable += bad
+                for meta, item in zip(map(self._meta, items), items, strict=True):
+                    force_setattr(meta, "resource_version", "")  # needed for the watch only, from the list
+                    found[_key(meta)] = item
+                if not where.continue_:
+                    break
+                if shows_pages:
+                    self.objects = found
+                if is_first:
+                    n, left = len(found), where.remaining_item_count
+                    self._set_state(None, is_live=False, unreadable=unreadable, listed=n, remaining=left)
+                await asyncio.sleep(0)
         self.objects = found
         self._version = where.resource_version
         self._page_size = PAGE_SIZE
@@ -279,22 +281,48 @@ class Mirror(Generic[T]):
             None, is_live=False, is_synced=True, unreadable=unreadable, listed=len(found), remaining=0
         )
 
-    async def _fetch_page(self, token: str) -> tuple[ListMeta, list[T], int]:
+    async def _pages(self) -> AsyncGenerator[tuple[ListMeta, list[T], int], None]:
+        token, coming = "", None
         try:
-            body = await self._client.list_page(
+            for pages in count(1):
+                body = await (coming or self._fetch_page(token))
+                # Servers write the token first, so the next page is on its way while this one is decoded.
+                found = _CONTINUE.search(body, 0, 2048) if pages > 1 or self.before_more is None else None
+                ahead = found[1].decode() if found is not None else ""
+                coming = asyncio.create_task(self._fetch_page(ahead)) if ahead else None
+                await asyncio.sleep(0)
+                page = self._decoder.read_list(body)
+                yield page
+                previous, token = token, page[0].continue_
+                check_page(f"list {self.resource.plural}", pages, token, previous)
+                if pages == 1 and token and self.first_namespace and not self.namespace:
+                    own = await self._fetch_page("", self.first_namespace)
+                    yield page[0], self._decoder.read_list(own)[1], 0
+                if pages == 1 and self.before_more is not None:
+                    await self.before_more()
+                if coming is not None and ahead != token:
+                    coming.cancel()
+                    coming = None
+        except msgspec.DecodeError as error:
+            raise unparsable(f"Could not list {self.resource.plural}.", str(error)) from error
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+    async def _fetch_page(self, token: str, namespace: str = "") -> bytes:
+        try:
+            return await self._client.list_page(
                 self.resource,
-                self.namespace,
+                namespace or self.namespace,
                 limit=self._page_size,
                 continue_token=token,
                 field_selector=self._field_selector,
             )
-            return self._decoder.read_list(body)
         except Expired:
             # The version expired between two pages. A list without a limit is one answer and cannot.
             self._page_size = 0
             raise
-        except msgspec.DecodeError as error:
-            raise unparsable(f"Could not list {self.resource.plural}.", str(error)) from error
 
     async def _watch(self) -> None:
         self._verb = "watch"

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+# Reason of a job whose status is unknown until more of its pods are listed.
+BEING_READ = "its pods are still being read"
+
 
 class Status(StrEnum):
     """Status of a job or an instance. Scripts rely on these ten words."""

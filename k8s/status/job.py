@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from k8s.status import Status
+from k8s.status import BEING_READ, Status
 from k8s.status.pod import ASKED_TO_STOP
 
 # Start of the reason of a job that runs although its object says suspend.
@@ -51,6 +51,8 @@ class DeclaredStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Its pods are in another cluster."""
     has_started: bool = False
     unreadable: str = ""
+    is_partial: bool = False
+    """Some of its pods may not be listed yet; those that are do not count."""
 
 
 class InstanceState(msgspec.Struct, frozen=True, gc=False):
@@ -276,6 +278,7 @@ RULES = (
     StatusRule("failed", lambda it: it.job.outcome is Status.FAILED, Status.FAILED, _why_failed),
     StatusRule("succeeded", lambda it: it.job.outcome is Status.SUCCEEDED, Status.SUCCEEDED, _still_held),
     StatusRule("deleted", lambda it: it.job.is_deleting, Status.TERMINATING, _going),
+    StatusRule("being read", lambda it: it.job.is_partial, Status.UNKNOWN, lambda _: BEING_READ),
     # Suspended by a queue is waiting for its turn; suspended by a person is not waiting.
     StatusRule(
         "waits for its turn", lambda it: it.is_suspended_by_queue and not it.left, Status.QUEUED, _queue

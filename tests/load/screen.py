@@ -19,7 +19,7 @@ COLUMNS, LINES = 200, 50
 PAINTED_S = 120.0  # longest wait for a screen, on a slow machine
 PAGE_S = 10.0  # longest wait for a page of a table
 READINGS = 5
-_ROW = re.compile(r"[ ●*](?P<cursor>[ ▸>]) (?P<name>[\w-]+) .*?(?P<held>\d+/\d+)\s")
+_ROW = re.compile(r"[ ●*](?P<cursor>[ ▸>]) (?P<name>[\w-]+) .*?(?P<held>[\d…]+/\d+)\s")
 _HELD = re.compile(r"Σ .*?([\d,]+)(?: of [\d,]+)? GPUs held")
 _COUNT = re.compile(r"(?:Jobs|Nodes) \(([\d,]+)")
 

@@ -25,7 +25,13 @@ def join(
     jobs: Iterable[DeclaredJob],
     owners: Mapping[str, Meta] | None = None,
 ) -> Rows:
-    return Joiner().join(nodes, pods, jobs, owners or {})
+    return join_again(Joiner(), nodes, pods, jobs, owners or {})
+
+
+def join_again(joiner: Joiner, *objects: Any, is_partial: bool = False) -> Rows:
+    for _ in joiner.steps(*objects, is_partial=is_partial):
+        pass
+    return joiner.rows
 
 
 def node(name: str, gpus: int = 8, *, capacity: int | None = None, **spec: Any) -> Object:

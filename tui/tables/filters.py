@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from k8s.snapshot import Job
-from k8s.status import Status
+from k8s.status import BEING_READ, Status
 from tui.settings.options import FINISHED_DAYS, local_user
 
 _FAULTS = (Status.FAILED, Status.RESTARTING, Status.UNKNOWN)
@@ -73,12 +73,12 @@ def own_names(user: str) -> frozenset[str]:
 
 def is_fault(job: Job) -> bool:
     """Return True if a job needs attention: it failed, restarts, its output shows trouble, or it is stuck."""
-    return job.status in _FAULTS or is_loud(job)
+    return (job.status in _FAULTS and job.reason != BEING_READ) or is_loud(job)
 
 
 def is_loud(job: Job) -> bool:
     """Return True if a job's reason must be visible, or the trouble of a running one."""
-    return (bool(job.reason) and job.status not in _AT_REST) or job.is_troubled
+    return (job.reason not in ("", BEING_READ) and job.status not in _AT_REST) or job.is_troubled
 
 
 def silent_ranks(job: Job) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from k8s.snapshot import Job
-from k8s.status import Status
+from k8s.status import BEING_READ, Status
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.tables.filters import is_loud, silent_ranks
 from tui.text.format import (
@@ -50,6 +50,8 @@ class JobsNow(msgspec.Struct, frozen=True):
 
 def status_text(job: Job, clock: Clock) -> Run:
     """Return a job's status with its duration, and the style."""
+    if job.reason == BEING_READ:
+        return "reading…", "quiet"
     words, look = status_run(
         job.status, job.reason, max([job.restarts, *(each.restarts for each in job.instances)])
     )
@@ -165,7 +167,13 @@ def _short_kind(kind: str) -> str:
 def _gpus(job: Job, _now: JobsNow) -> Cell:
     requested, allocated = job.gpus_requested, job.gpus_allocated
     part = f"{job.gpu_fraction:g}" if job.gpu_fraction else NOTHING
-    return Cell(f"{allocated}/{requested}" if requested or allocated else part, sort=float(requested))
+    held = "…" if job.reason == BEING_READ else allocated
+    return Cell(f"{held}/{requested}" if requested or allocated else part, sort=float(requested))
+
+
+def _pods(job: Job, _now: JobsNow) -> Cell:
+    total = len(job.replicas if job.reason == BEING_READ else job.instances)
+    return Cell(f"{'…' if job.reason == BEING_READ else job.instances_running}/{total}", sort=float(total))
 
 
 def _ranks(job: Job, _now: JobsNow) -> Cell:
@@ -200,9 +208,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True,
-        cell=lambda job, _: Cell(
-            f"{job.instances_running}/{len(job.instances)}", sort=float(len(job.instances))
-        ),
+        cell=_pods,
         printed="table", json="instances_running instances_total gpu_fraction",
         values=lambda job, _: {
             "instances_running": job.instances_running, "instances_total": len(job.instances),

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from k8s.cluster.backoff import Backoff
+from k8s.status import BEING_READ, Status
 from tests.scripted.feed import (
     BERT,
     HASTY,
@@ -189,19 +190,36 @@ async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None
         pods = [pod_of(BERT, f"worker-{number}") for number in range(5)]
         second, third = Held(page(pods[2:4], following="3", remainingItemCount=1)), Held(page(pods[4:], "5"))
         cluster.replace(PODS, page(pods[:2], following="2", remainingItemCount=3), second, third)
+        cluster.replace(JOBS, jobs := Held(page([BERT], "5")))
         async with running(cluster, backoff=PATIENT) as feed:
-            some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.jobs))
-            assert not some.is_synced
+            some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.nodes))
+            assert (some.is_synced, len(cluster.asked(PODS))) == (False, 1)
+            jobs.let_go()
+            some = await feed.until(lambda each: bool(each.jobs and each.jobs[0].replicas))
             assert [each.name for each in some.nodes] == ["n1"]
             assert {each.pod for each in some.jobs[0].instances} >= {"bert-worker-0", "bert-worker-1"}
+            assert (some.jobs[0].status, some.jobs[0].reason) == (Status.UNKNOWN, BEING_READ)
             second.let_go()
             await feed.until(lambda each: each.progress == "4 of 5 pods so far…")
             third.let_go()
             whole = await feed.until(lambda each: each.is_synced)
-            assert whole.progress == ""
+            assert (whole.progress, whole.jobs[0].status) == ("", Status.RUNNING)
             shown = {each.progress for _, each in feed.published}
             assert shown == {"", "2 of 5 pods so far…", "4 of 5 pods so far…"}
         assert [each.query["limit"] for each in cluster.asked(PODS)] == ["500"] * 3
+
+
+async def test_the_namespace_that_is_shown_is_listed_before_the_second_page_of_all() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        mine = pytorch_job("mine", namespace="vision")
+        for path, items in ((JOBS, [mine]), (PODS, [pod_of(mine, "master-0", on="n1")])):
+            cluster.replace(path, page([], following="2"), Held(page([], "5")))
+            group, _, plural = path.rpartition("/")
+            cluster.say(f"{group}/namespaces/vision/{plural}", page(items, "5"))
+        async with running(cluster, "vision", backoff=PATIENT) as feed:
+            shown = await feed.until(lambda each: bool(each.jobs) and each.jobs[0].instances_running == 1)
+            assert (jobs_of(shown), shown.is_synced) == (["mine"], False)
 
 
 async def test_a_malformed_watch_line_triggers_a_relist() -> None:

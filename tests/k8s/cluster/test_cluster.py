@@ -11,6 +11,7 @@ from tests.support.objects import (
     GPU,
     batch_job,
     join,
+    join_again,
     joined,
     listed,
     node,
@@ -260,7 +261,7 @@ def test_pods_that_outlive_their_deleted_job_keep_its_user() -> None:
     pods = Reader[Pod](Pod).read_list(listed(pod_of(bert, "master-0", on="n1")))[1]
     joiner, declared = Joiner(), read_jobs(bert)
     for jobs in (declared, []):
-        assert [job.user for job in joiner.join([], pods, jobs)[1]] == ["li"]
+        assert [job.user for job in join_again(joiner, [], pods, jobs)[1]] == ["li"]
 
 
 def test_a_negative_gpu_count_is_treated_as_zero() -> None:

@@ -27,7 +27,8 @@ from k8s.models import (
     Resources,
 )
 from k8s.snapshot import Job, NodeRow
-from tests.support.objects import GPU, join, listed, pod_of, pytorch_job, read_jobs
+from k8s.status import BEING_READ
+from tests.support.objects import GPU, join, join_again, listed, pod_of, pytorch_job, read_jobs
 
 MADE = datetime(2026, 11, 20, tzinfo=UTC)
 KINDS = (("PyTorchJob", "kubeflow.org/v1"), ("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))
@@ -159,8 +160,9 @@ class World:
         else:
             known[uid] = value
 
-    def join(self, joiner: Joiner) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
-        return joiner.join(self.nodes.values(), self.pods.values(), self.jobs.values(), self.owners)
+    def join(self, joiner: Joiner, **how: bool) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
+        objects = self.nodes.values(), self.pods.values(), self.jobs.values(), self.owners
+        return join_again(joiner, *objects, **how)
 
 
 def changes_of(part: str, uids: tuple[str, ...], value: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -209,6 +211,32 @@ def test_an_updated_snapshot_equals_one_from_scratch(steps: list[list[tuple[str,
             if name in before and before[name] == row:
                 assert before[name] is row
         before = after
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), st.lists(change, max_size=4)), max_size=10))
+def test_while_pods_are_missing_jobs_have_no_status_and_afterwards_the_right_one(
+    steps: list[tuple[bool, list[tuple[str, str, Any]]]],
+) -> None:
+    world, joiner = World(), Joiner()
+    for is_partial, step in (*steps, (False, [])):
+        for each in step:
+            world.change(*each)
+        rows = zip(world.join(joiner, is_partial=is_partial)[1], world.join(Joiner())[1], strict=True)
+        for row, right in rows:
+            # A pod's user is its first namespace, and here pods move to others.
+            is_right = replace(row, user="") == replace(right, user="")
+            assert is_right or (is_partial and row.reason == BEING_READ)
+            assert (row.gpus_allocated, row.gpus_requested) == (right.gpus_allocated, right.gpus_requested)
+
+
+def test_a_job_whose_pods_are_all_there_has_its_status_before_the_list_ends() -> None:
+    jobs = [pytorch_job(name, workers=2) for name in ("half", "unread", "whole")]
+    pods = [pod_of(jobs[0], "worker-0"), pod_of(jobs[2], "master-0"), pod_of(jobs[2], "worker-0")]
+    read = Reader[Pod](Pod).read_list(listed(*pods))[1]
+    _, rows = join_again(Joiner(), [], read, read_jobs(*jobs), is_partial=True)
+    assert [str(job.status) for job in rows] == ["Unknown", "Unknown", "Running"]
+    assert [(job.reason == BEING_READ, len(job.instances)) for job in rows[:2]] == [(True, 1), (True, 0)]
 
 
 def test_an_unchanged_cluster_yields_the_identical_rows() -> None:

@@ -11,7 +11,17 @@ from k8s.models import Meta, Pod, Reader, meta_of
 from k8s.snapshot import Job
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, pods_in
-from tests.support.objects import GPU, Object, batch_job, join, listed, pod_of, pytorch_job, read_jobs
+from tests.support.objects import (
+    GPU,
+    Object,
+    batch_job,
+    join,
+    join_again,
+    listed,
+    pod_of,
+    pytorch_job,
+    read_jobs,
+)
 
 
 def owned(pod: Object, *owners: Object, by: tuple[str, str, str] | None = None) -> Object:
@@ -115,10 +125,10 @@ def test_pods_without_a_job_are_listed_under_their_direct_and_then_topmost_owner
 def test_an_owner_found_later_moves_only_the_pods_below_it() -> None:
     pods = [owned(free_pod("p0"), by=("ReplicaSet", "web-1", "set")), free_pod("alone")]
     joiner, read = Joiner(), Reader[Pod](Pod).read_list(listed(*pods))[1]
-    _, before = joiner.join([], read, [])
+    _, before = join_again(joiner, [], read, [])
     assert {row.ref.kind for row in before} == {"ReplicaSet", "Pod"}
     assert set(joiner.above) == {"set"}
-    _, after = joiner.join([], read, [], {"set": replica_set("set", above="deployment")})
+    _, after = join_again(joiner, [], read, [], {"set": replica_set("set", above="deployment")})
     assert {row.ref.kind for row in after} == {"Deployment", "Pod"}
     assert set(joiner.above) == {"set", "deployment"}
     by_name = {row.ref.name: row for row in before}
@@ -168,7 +178,7 @@ def test_a_lone_pod_keeps_its_row_when_it_ends_and_loses_it_when_it_is_gone() ->
 
     def row_of(*pods: Object) -> list[Status]:
         read = Reader[Pod](Pod).read_list(listed(*pods))[1]
-        return [row.status for row in joiner.join([], read, [])[1]]
+        return [row.status for row in join_again(joiner, [], read, [])[1]]
 
     assert row_of(free_pod("alone")) == [Status.RUNNING]
     assert row_of(ended_pod("Succeeded", 0)) == [Status.SUCCEEDED]

@@ -15,7 +15,7 @@ from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status
 from tests.k8s.reasons.test_pending import Cluster
 from tests.support.evidence import Case, case, check, held, ids, instance, labelled, pod, silent, spec_of
-from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
+from tests.support.objects import GPU, Object, join_again, joined, node, pod_of, pytorch_job
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
 EACH = "Waits for GPUs: each of 4 pods needs 8 nvidia.com/gpu;"
@@ -214,7 +214,7 @@ def test_a_job_that_diagnosis_reports_without_room_is_offered_no_block() -> None
 
 def _found(cluster: Cluster, name: str) -> object:
     jobs = {job.ref.name: job for job in cluster.jobs()}
-    rows, _ = cluster._joiner.join(cluster.nodes, cluster.pods, cluster.declared)
+    rows, _ = join_again(cluster._joiner, cluster.nodes, cluster.pods, cluster.declared)
     return FreeBlocks().find(jobs[name], rows)
 
 

@@ -13,7 +13,7 @@ from k8s.kinds import DeclaredJob
 from k8s.models import Node, Pod
 from k8s.reasons.pending import PendingReasons
 from k8s.snapshot import Job
-from tests.support.objects import GPU, Object, node, pod_of, pytorch_job, read_jobs
+from tests.support.objects import GPU, Object, join_again, node, pod_of, pytorch_job, read_jobs
 
 INSUFFICIENT = f"0/2 nodes are available: 2 Insufficient {GPU}."
 ROLES = ("master-0", "worker-0", "worker-1", "worker-2")
@@ -46,7 +46,7 @@ class Cluster:
             self.pods.append(models.convert(pod_of(job, role, gpus=gpus, on=on, **how), Pod))
 
     def jobs(self, nodes: Iterable[Node] | None = None) -> tuple[Job, ...]:
-        rows, jobs = self._joiner.join(self.nodes, self.pods, self.declared)
+        rows, jobs = join_again(self._joiner, self.nodes, self.pods, self.declared)
         for _ in self._reasons.steps(jobs, self.nodes if nodes is None else nodes, rows, self.declared):
             pass
         return self._reasons.jobs

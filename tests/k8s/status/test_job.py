@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.status import Status
+from k8s.status import BEING_READ, Status
 from k8s.status.job import RULES, DeclaredStatus, InstanceState, job_status, with_cause
 
 
@@ -39,18 +39,16 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
         (job(total=2), Status.PENDING, "no pods yet"),
         (job(total=2, has_status=False), Status.PENDING, "no pods yet: its operator has not answered"),
         (job(total=2, restarts=2, restarts_allowed=3), Status.RESTARTING, "2 of 3: no pods yet"),
+        (job(total=2, is_partial=True), Status.UNKNOWN, BEING_READ),
+        (job(total=2, is_partial=True, is_suspended=True), Status.UNKNOWN, BEING_READ),
+        (job(total=2, is_partial=True, is_deleting=True), Status.TERMINATING, "being deleted"),
+        (job(total=2, is_partial=True, outcome=Status.SUCCEEDED), Status.SUCCEEDED, ""),
         (job(STUCK, UP), Status.PENDING, "half-allocated: 1 of 2 pods holds 8 GPUs; worker-0 not scheduled"),
-        (
-            job(STUCK, LATE, LOST),
-            Status.PENDING,
-            "half-allocated: 2 of 3 pods hold 16 GPUs; worker-0 not scheduled",
-        ),
+        (job(STUCK, LATE, LOST), Status.PENDING,
+         "half-allocated: 2 of 3 pods hold 16 GPUs; worker-0 not scheduled"),
         (job(DONE, LATE, STUCK, min_instances=2), Status.PENDING, "worker-2: no room"),
-        (
-            job(DONE, LATE, STUCK, min_instances=3),
-            Status.PENDING,
-            "half-allocated: 1 of 3 pods holds 8 GPUs; worker-2 not scheduled",
-        ),
+        (job(DONE, LATE, STUCK, min_instances=3), Status.PENDING,
+         "half-allocated: 1 of 3 pods holds 8 GPUs; worker-2 not scheduled"),
         (job(STUCK, UP, UP, min_instances=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-0: no room"),
         (job(STUCK, STUCK), Status.PENDING, "worker-0: no room"),
         (job(LATE, LATE), Status.STARTING, "0 of 2 pods; worker-0 waits for image: ErrImagePull"),
@@ -64,11 +62,8 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
         (job(AGAIN, UP, restarts=2), Status.RESTARTING, "restart 2: worker-0 OOMKilled"),
         (job(UP, AGAIN), Status.RESTARTING, "1 of 2 pods; worker-1 OOMKilled"),
         (job(AGAIN), Status.RESTARTING, "worker-0 OOMKilled"),
-        (
-            job(UP, UP, AGAIN, min_instances=2),
-            Status.RUNNING,
-            "2 of 3 pods, 2 are enough; worker-2 OOMKilled",
-        ),
+        (job(UP, UP, AGAIN, min_instances=2), Status.RUNNING,
+         "2 of 3 pods, 2 are enough; worker-2 OOMKilled"),
         (job(UP, BAD), Status.RESTARTING, "1 of 2 pods; worker-1 exit 1"),
         (job(BAD, restarts_allowed=0), Status.FAILED, "worker-0 exit 1; no restart is left"),
         (job(BAD, restarts_allowed=1), Status.RESTARTING, "worker-0 exit 1"),
@@ -87,25 +82,16 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
         (job(UP, queue="gpu"), Status.RUNNING, ""),
         (job(DONE, outcome=Status.SUCCEEDED), Status.SUCCEEDED, ""),
         (job(DONE, UP, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
-        (
-            job(UP, BAD, outcome=Status.FAILED, outcome_reason="limit"),
-            Status.FAILED,
-            "worker-1 exit 1; 1 pod still there, with 8 GPUs",
-        ),
+        (job(UP, BAD, outcome=Status.FAILED, outcome_reason="limit"), Status.FAILED,
+         "worker-1 exit 1; 1 pod still there, with 8 GPUs"),
         # A pod that is being deleted will end; one whose node is lost may not.
         (job(GOING, BAD, outcome=Status.FAILED), Status.FAILED, "worker-1 exit 1"),
         (job(GOING, UP, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
         (job(TAKEN, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
-        (
-            job(UP, (Status.FAILED, "Stopped: It was stopped."), outcome=Status.FAILED),
-            Status.FAILED,
-            "worker-1 Stopped: It was stopped; 1 pod still there, with 8 GPUs",
-        ),
-        (
-            job(outcome=Status.FAILED, outcome_reason="deadline"),
-            Status.FAILED,
-            "ran longer than its deadline",
-        ),
+        (job(UP, (Status.FAILED, "Stopped: It was stopped."), outcome=Status.FAILED), Status.FAILED,
+         "worker-1 Stopped: It was stopped; 1 pod still there, with 8 GPUs"),
+        (job(outcome=Status.FAILED, outcome_reason="deadline"), Status.FAILED,
+         "ran longer than its deadline"),
         (
             job((Status.FAILED, "exit 143 (SIGTERM)"), outcome=Status.FAILED, outcome_reason="deadline"),
             Status.FAILED,
@@ -113,7 +99,7 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
         ),
         (job(LOST), Status.UNKNOWN, "worker-0: its node n does not answer"),
         (job(LATE, UP, LOST), Status.UNKNOWN, "1 of 3 pods; worker-2: its node n does not answer"),
-    ]
+    ]  # fmt: skip
     for found, status, reason in cases:
         assert found == (status, reason)
 

@@ -72,19 +72,13 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
         Status.SUCCEEDED: [(pod("Succeeded"), ""), (pod("Succeeded", deleted=True), "")],
         Status.RUNNING: [
             (pod("Running", container(RUNS)), ""),
-            (
-                pod("Running", container(RUNS, ended(137, **at(3)), restarts=2)),
-                "restarted twice, last exit 137 (SIGKILL) at 14:02:03",
-            ),
+            (pod("Running", container(RUNS, ended(137, **at(3)), restarts=2)),
+             "restarted twice, last exit 137 (SIGKILL) at 14:02:03"),
             (pod("Running", container(ended(0, "Completed"))), "its containers have ended"),
-            (
-                pod("Running", container(ended(0)), container(RUNS, name="proxy")),
-                "main has ended, proxy runs on",
-            ),
-            (
-                pod("Running", container(RUNS), init=(container(waits("CrashLoopBackOff"), name="proxy"),)),
-                "sidecar proxy CrashLoopBackOff",
-            ),
+            (pod("Running", container(ended(0)), container(RUNS, name="proxy")),
+             "main has ended, proxy runs on"),
+            (pod("Running", container(RUNS), init=(container(waits("CrashLoopBackOff"), name="proxy"),)),
+             "sidecar proxy CrashLoopBackOff"),
         ],
         Status.TERMINATING: [
             (pod("Running", deleted=True), "being deleted"),
@@ -96,10 +90,8 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
                 ),
                 "being deleted, for a reason",
             ),
-            (
-                pod("Running", container(RUNS), deleted=True, reason="NodeLost"),
-                "being deleted, its node does not answer",
-            ),
+            (pod("Running", container(RUNS), deleted=True, reason="NodeLost"),
+             "being deleted, its node does not answer"),
         ],
         Status.UNKNOWN: [(pod("Unknown"), "its node does not answer")],
         Status.FAILED: [
@@ -114,14 +106,10 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
             (pod("Failed", container(ended(255))), "exit 255"),
             (pod("Failed", container(ended(0, signal=9))), "failed"),
             (pod("Failed", container(ended(9, signal=9))), "signal 9 (SIGKILL)"),
-            (
-                pod("Failed", container(ended(128, "StartError", message="no such file"))),
-                "StartError, exit 128: no such file",
-            ),
-            (
-                pod("Failed", container(ended(137, "ContainerStatusUnknown"))),
-                "ended unseen: its node lost track of it",
-            ),
+            (pod("Failed", container(ended(128, "StartError", message="no such file"))),
+             "StartError, exit 128: no such file"),
+            (pod("Failed", container(ended(137, "ContainerStatusUnknown"))),
+             "ended unseen: its node lost track of it"),
             (
                 pod(
                     "Failed",
@@ -130,10 +118,8 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
                 ),
                 "exit 1: ValueError: no data",
             ),
-            (
-                pod("Failed", reason="Evicted", message="The node was low on memory."),
-                "Evicted: The node was low on memory.",
-            ),
+            (pod("Failed", reason="Evicted", message="The node was low on memory."),
+             "Evicted: The node was low on memory."),
             (pod("Failed", reason="DeadlineExceeded"), "DeadlineExceeded"),
             (pod("Failed", message="Pod was rejected"), "Pod was rejected"),
             (
@@ -144,18 +130,14 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
                 ),
                 "preempted by a pod of higher priority",
             ),
-            (
-                pod("Running", container(ended(2)), container(RUNS), policy="Never"),
-                "main exit 2, its other containers run on",
-            ),
+            (pod("Running", container(ended(2)), container(RUNS), policy="Never"),
+             "main exit 2, its other containers run on"),
             (pod("Running", container(ended(2)), policy="Never"), "exit 2"),
             (pod("Running", container(ended(1)), container(ended(0), name="b"), policy="Never"), "exit 1"),
         ],
         Status.RESTARTING: [
-            (
-                pod("Running", container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)),
-                "OOMKilled, CrashLoopBackOff, restarted 5 times",
-            ),
+            (pod("Running", container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)),
+             "OOMKilled, CrashLoopBackOff, restarted 5 times"),
             (pod("Running", container(ended(2), restarts=1)), "exit 2, restarted once"),
         ],
         Status.PENDING: [
@@ -182,29 +164,19 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
                 ),
                 "init 1/3: wait exit 1, CrashLoopBackOff",
             ),
-            (
-                pod("Pending", init=(container(ended(3), name="fetch", restarts=3),)),
-                "init 0/3: fetch exit 3, restarted 3 times",
-            ),
-            (
-                pod("Pending", init=(container(waits("ErrImagePull"), name="fetch"),)),
-                "init 0/3: fetch waits for image: ErrImagePull",
-            ),
-            (
-                pod("Pending", init=(container(RUNS, name="proxy"), container(RUNS, name="fetch"))),
-                "init 1/3: fetch runs",
-            ),
-            (
-                pod("Pending", container(waits("ImagePullBackOff", "no such image"))),
-                "waits for image: ImagePullBackOff",
-            ),
-            (
-                pod("Pending", container(waits("CreateContainerConfigError", "no secret x"))),
-                "CreateContainerConfigError: no secret x",
-            ),
+            (pod("Pending", init=(container(ended(3), name="fetch", restarts=3),)),
+             "init 0/3: fetch exit 3, restarted 3 times"),
+            (pod("Pending", init=(container(waits("ErrImagePull"), name="fetch"),)),
+             "init 0/3: fetch waits for image: ErrImagePull"),
+            (pod("Pending", init=(container(RUNS, name="proxy"), container(RUNS, name="fetch"))),
+             "init 1/3: fetch runs"),
+            (pod("Pending", container(waits("ImagePullBackOff", "no such image"))),
+             "waits for image: ImagePullBackOff"),
+            (pod("Pending", container(waits("CreateContainerConfigError", "no secret x"))),
+             "CreateContainerConfigError: no secret x"),
             (pod("Pending", container(waits("ContainerCreating"))), "its container is being created"),
         ],
-    }
+    }  # fmt: skip
     for status, found in cases.items():
         for each, reason in found:
             assert pod_status(each) == (status, reason)

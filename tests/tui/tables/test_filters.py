@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.snapshot import CurveAlert, Silence, Straggler
-from k8s.status import Status
+from k8s.status import BEING_READ, Status
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.screens.test_jobs import NOW, job
 from tui.settings.options import FINISHED_DAYS
@@ -66,6 +66,7 @@ def test_a_job_without_a_known_end_is_not_hidden() -> None:
         (Status.FAILED, "", True),
         (Status.RESTARTING, "", True),
         (Status.UNKNOWN, "", True),
+        (Status.UNKNOWN, BEING_READ, False),
         (Status.SUSPENDED, "by its owner", False),
         (Status.SUCCEEDED, "done", False),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from k8s.status import Status
+from k8s.status import BEING_READ, Status
 from tests.support.evidence import NOW, instance, job_of
 from tests.support.objects import pytorch_job, read_jobs
 from tui.commands.support.output import write_list
@@ -58,6 +58,14 @@ def test_columns_named_by_a_command_exist_and_are_printed(
     keys: tuple[str, ...], columns: tuple[ListColumn[Any, Any], ...]
 ) -> None:
     assert set(keys) <= {column.key for column in columns if column.printed}
+
+
+def test_numbers_of_a_job_whose_pods_are_being_read_are_left_open() -> None:
+    (declared,) = read_jobs(pytorch_job("bert", workers=2))
+    job = replace(job_of([instance()], Status.UNKNOWN, BEING_READ), replicas=declared.replicas)
+    columns = [each for each in jobs.COLUMNS if each.key in ("status", "gpus", "pods")]
+    row = jobs.job_row(job, columns, JobsNow(Clock(NOW)), has_detail=True)
+    assert ([cell.text for cell in row.cells], row.detail) == (["reading…", "…/8", "…/2"], None)
 
 
 def test_a_command_prints_the_columns_that_it_picks_without_wide_output(
