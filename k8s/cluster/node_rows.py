@@ -90,18 +90,11 @@ def holder_of(pod: Pod, job: str, fraction: float | None = None) -> Holder | Non
     )
     gpus = accelerators.count(held)
     return Holder(
-        meta.namespace,
-        meta.name,
-        job,
-        gpus,
-        held,
-        by_device,
-        numbers,
-        0 if gpus else accelerators.gib(held),
-        fraction or 0.0,
+        meta.namespace, meta.name, job, gpus, held, by_device, numbers,
+        0 if gpus else accelerators.gib(held), fraction or 0.0,
         pod.status.start_time or meta.creation_timestamp,
         pod.status.phase,
-    )
+    )  # fmt: skip
 
 
 def unready_nodes(nodes: Iterable[Node]) -> dict[str, str]:
