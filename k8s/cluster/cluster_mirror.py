@@ -55,12 +55,9 @@ IDLE_FACTOR = 4
 # Longest wait of the second page of pods for the lists of everything else.
 OTHERS_FIRST_S = 10.0
 # API versions of job kinds and device claims.
-_SOUGHT = frozenset(
-    (
-        *(kind.resource.api_version for kind in KINDS),
-        *(f"{DEVICE_GROUP}/{version}" for version in DEVICE_VERSIONS),
-    )
-)
+_SOUGHT = frozenset(kind.resource.api_version for kind in KINDS) | {
+    f"{DEVICE_GROUP}/{version}" for version in DEVICE_VERSIONS
+}
 # After these errors the served kinds are unknown, so discovery is retried before mirroring.
 _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
 

@@ -141,8 +141,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         + (", cordoned" if node.spec.unschedulable else "")
         + (", tainted" if is_tainted else ""),
         is_simulated=meta.label(SIMULATED) == "true",
-        gpu_model=gpu_sharing.gpu_model(meta),
-        resources=resources,
+        gpu_model=gpu_sharing.gpu_model(meta), resources=resources,
         holders=tuple(
             sorted([each for each in holders if each.job], key=lambda holder: (-holder.gpus, holder.pod))
         ),
@@ -150,16 +149,14 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         mode=_mode(node, resources, shared, parts),
         uncounted=() if resources or shared else gpu_sharing.uncounted(meta, node.status.allocatable or {}),
         gpu_memory=gpu_sharing.gpu_memory(meta) or _memory_of_each(shared),
-        shared=shared,
-        taints=tuple(node.spec.taints or ()),
+        shared=shared, taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
         faults=faults(node.status.conditions),
         tainted_devices=node.status.tainted_devices or {},
         cordon=cordon_reason(meta) if node.spec.unschedulable else "",
         network=network_path(meta.labels),
         schedule=meta.label(gpu_sharing.SCHEDULE_LABEL),
-        labels=meta.labels or {},
-        annotations=meta.annotations or {},
+        labels=meta.labels or {}, annotations=meta.annotations or {},
         allocatable=node.status.allocatable or node.status.capacity or {},
         versions={
             "os": node.status.node_info.os_image,
@@ -168,7 +165,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
             "kubelet": node.status.node_info.kubelet_version,
             **gpu_sharing.nvidia_versions(meta),
         },
-    )
+    )  # fmt: skip
 
 
 def _mode(

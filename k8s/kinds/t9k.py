@@ -237,15 +237,11 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
                 replica_count(spec.get("replicas") if found or expected is None else expected)
             ):
                 replica = make_replica(
-                    text_of(spec.get("type")),
-                    index,
-                    template,
-                    is_chief=not found,
-                    ranks=ranks_from(first_rank, processes),
-                    ranks_proof="assumed",
+                    text_of(spec.get("type")), index, template, is_chief=not found,
+                    ranks=ranks_from(first_rank, processes), ranks_proof="assumed",
                     restart_policy=spec.get("restartPolicy"),
                     labels=((OWNER_NAME, name), ("replica-index", str(index))),
-                )
+                )  # fmt: skip
                 found.append(replica)
                 first_rank += processes
         return tuple(found)

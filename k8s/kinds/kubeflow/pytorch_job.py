@@ -118,14 +118,11 @@ class PyTorchJob(OperatorPods, CreatableKind):
                 rank = str(node_rank)
                 first = node_rank * processes
                 own = (("RANK", rank), ("PET_NODE_RANK", rank)) if has_master else ()
-                numbered = (*labels, (REPLICA_INDEX, str(index)))
-                ranks, pod = ranks_from(first, processes), f"{name}-{kind}-{index}"
-                found.append(
-                    Replica(
-                        pod, kind, index, node_rank == 0, ranks, proof, template, restart_policy,
-                        env=(*env_of_all, *own), labels=numbered,
-                    )
+                replica = Replica(
+                    f"{name}-{kind}-{index}", kind, index, not node_rank, ranks_from(first, processes), proof,
+                    template, restart_policy, (*env_of_all, *own), (*labels, (REPLICA_INDEX, str(index))),
                 )  # fmt: skip
+                found.append(replica)
         return tuple(found)
 
     def elastic_size(self, obj: Manifest) -> ElasticSize | None:
