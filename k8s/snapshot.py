@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -312,12 +312,32 @@ class Straggler(msgspec.Struct, frozen=True):
         return f"waits for data {self.wait_share:.0%} of each step"
 
 
-class CurveAlert(msgspec.Struct, frozen=True):
+class CurveAlert(NamedTuple):
     """Fault of the curves of a running job."""
 
     rule: str
     text: str
     """As `a step takes 12s, usually 4s`."""
+    place: int = 0
+    """Position of the point at which it began, for a mark on its curve; of a rate, among its newest."""
+
+
+class LifeSigns(msgspec.Struct, frozen=True):
+    """Trouble that the output of a job shows; of an ended one, only that of its loss."""
+
+    silence: Silence | None = None
+    """None if the job is not known to be silent."""
+    stragglers: tuple[Straggler, ...] = ()
+    alerts: tuple[CurveAlert, ...] = ()
+    """The first one is the most important."""
+
+    @property
+    def is_trouble(self) -> bool:
+        """Return False for stragglers that only wait for samples longer than the others."""
+        return bool(self.silence or self.alerts or any(each.steps_behind for each in self.stragglers))
+
+
+NO_SIGNS = LifeSigns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,26 +384,6 @@ class Job:
     """Instance and rank that failed first, as the logs show; None if unknown."""
     lacks_capacity: bool = False
     """True if `reason` is the short form of a capacity shortage."""
-    silence: Silence | None = None
-    """None if the job is not known to be silent."""
-    stragglers: tuple[Straggler, ...] = ()
-    has_nan: bool = False
-    """True if its newest loss is not a finite number."""
-    alerts: tuple[CurveAlert, ...] = ()
-    """Of an ended job, only that its loss diverged."""
-
-    @property
-    def is_troubled(self) -> bool:
-        """Return True if it prints nothing, or what it prints shows a fault; of an ended job, at its end."""
-        is_held_up = any(each.steps_behind for each in self.stragglers)
-        return bool(self.silence or self.has_nan or self.alerts or is_held_up)
-
-    @property
-    def curve_trouble(self) -> str:
-        """Return the fault that its curves show; empty if there is none."""
-        if self.has_nan:
-            return f"its {'last' if self.status == 'Succeeded' else 'newest'} loss is not a finite number"
-        return self.alerts[0].text if self.alerts else ""
 
     @property
     def gpus_waiting(self) -> int:
@@ -471,6 +471,8 @@ class ClusterSnapshot:
     server_version: str = ""
     nodes: tuple[NodeRow, ...] = ()
     jobs: tuple[Job, ...] = ()
+    life: Mapping[str, LifeSigns] = field(default_factory=dict)
+    """Trouble in the output of jobs by uid, also of other namespaces."""
     is_synced: bool = False
     """True once every collection was listed or is known to be unreadable."""
     progress: str = ""
@@ -537,3 +539,7 @@ class ClusterSnapshot:
     def job(self, ref: JobRef) -> Job | None:
         """Return the job with this reference, or None."""
         return next((job for job in self.jobs if job.ref == ref), None)
+
+    def signs(self, job: Job | None) -> LifeSigns:
+        """Return the trouble that the output of a job shows."""
+        return self.life.get(job.uid, NO_SIGNS) if job is not None else NO_SIGNS

@@ -20,6 +20,7 @@ from k8s.cluster.discovery import (
     fetch_served,
     no_rules,
 )
+from k8s.cluster.job_builder import RankEvidence
 from k8s.cluster.joiner import TURN_S, Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.cluster.owners import OwnerLookup
@@ -27,7 +28,7 @@ from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.resources import DEVICE_GROUP, DEVICE_VERSIONS, NODES, PODS, Resource
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.snapshot import ClusterSnapshot, Job, LifeSigns
 from k8s.text.errors import (
     Forbidden,
     KubeError,
@@ -126,8 +127,10 @@ class ClusterMirror:
         self._server_version = ""
         self._heartbeat_error: KubeError | None = None
         self._joiner = Joiner()
-        self.overlay: Callable[[tuple[Job, ...]], tuple[Job, ...]] = lambda jobs: jobs
-        """Adds what is known of jobs beyond their objects; call `publish_soon` when that changes."""
+        self.evidence: Mapping[str, RankEvidence] = {}
+        """Ranks that the logs of jobs prove, by uid; call `publish_soon` when that changes."""
+        self.life: Callable[[tuple[Job, ...]], Mapping[str, LifeSigns]] = lambda jobs: {}
+        """Returns the trouble in the output of jobs; call `publish_soon` when that changes."""
         self._rest_mapper = RestMapper(client)
         self._owner_lookup = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
@@ -141,11 +144,7 @@ class ClusterMirror:
         return self._is_discovered and all(mirror.state.is_synced for mirror in self._mirrors)
 
     def _mirror(
-        self,
-        resource: Resource,
-        decoder: Any,
-        meta: Callable[[Any], Meta],
-        scopes: tuple[str, ...] = (),
+        self, resource: Resource, decoder: Any, meta: Callable[[Any], Meta], scopes: tuple[str, ...] = ()
     ) -> Mirror[Any]:
         # All namespaces; where forbidden, the one shown or that of the kubeconfig.
         own = self.namespace or self.client.config.namespace
@@ -413,15 +412,19 @@ class ClusterMirror:
         # Builds the current snapshot, `latest`, between whose steps other tasks may run.
         header, is_partial = self._header(), not self._pods.state.is_synced
         nodes, pods, declared, owners = self._objects()
-        yield from self._joiner.steps(nodes, pods, declared, owners, is_partial=is_partial)
+        steps = self._joiner.steps(
+            nodes, pods, declared, owners, is_partial=is_partial, evidence=self.evidence
+        )
+        yield from steps
         rows = self._joiner.rows
         yield from self._explanations(rows, nodes, declared)
         self._owner_lookup.update(self._joiner.above)
         self.joined_jobs = jobs = rows[1]
-        self.all_jobs = jobs = self.overlay(self.explainer.shown(jobs) if self.explainer else jobs)
+        self.all_jobs = jobs = self.explainer.shown(jobs) if self.explainer else jobs
+        life = self.life(jobs)
         if header.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
-        self.latest = replace(header, nodes=rows[0], jobs=jobs)
+        self.latest = replace(header, nodes=rows[0], jobs=jobs, life=life)
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from k8s import models
 from k8s.cluster.node_rows import holder_of
 from k8s.cluster.owners import Root
-from k8s.kinds import AnyOwner, DeclaredJob, JobRef, is_pod_group, kind_of
+from k8s.kinds import AnyOwner, DeclaredJob, is_pod_group, kind_of
 from k8s.kinds.base import MOST_REPLICAS, Replica
 from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
 from k8s.models.base import shared
@@ -35,6 +35,70 @@ _Slot = tuple[str, int]
 _DECLARED = set(DeclaredJob.__struct_fields__)
 _OF_STATUS = _DECLARED & set(DeclaredStatus.__struct_fields__)
 _OF_ROW = _DECLARED & {each.name for each in fields(Job)} - {"user", "started", "finished"}
+
+
+class RankEvidence(msgspec.Struct, frozen=True):
+    """Ranks and restarts of a job that lines prove."""
+
+    ranks: Mapping[str, tuple[int, ...]]
+    """Proven ranks by pod UID; no two pods have the same one."""
+    has_lines: Mapping[str, bool]
+    """True for each pod that has printed, by UID of those that were read."""
+    restarts: Mapping[str, Sequence[str]]
+    """Failures by pod, as `rank 3 exit 1`, after each of which its launcher restarted its ranks."""
+
+    def apply(self, instances: tuple[Instance, ...]) -> tuple[Instance, ...]:
+        """Return the instances with these ranks and restarts, and the chief where rank 0 runs.
+
+        Ranks that no line proves go to the pods left. If no line proves any and the chief has printed
+        nothing, the first pod that has printed is assumed to run its ranks.
+        """
+        if has_assumed_ranks(instances):
+            instances = self._with_ranks(instances)
+        return tuple(map(self._with_restarts, instances)) if self.restarts else instances
+
+    def _with_ranks(self, instances: tuple[Instance, ...]) -> tuple[Instance, ...]:
+        pods = [each for each in instances if each.pod]
+        found = {each.pod_uid: self.ranks[each.pod_uid] for each in pods if each.pod_uid in self.ranks}
+        chief = next((each for each in pods if each.is_chief), pods[0])
+        proof = "observed" if found else "assumed"
+        if not found and self.has_lines.get(chief.pod_uid) is False:
+            ranks, chief = (
+                chief.ranks,
+                next((each for each in pods if self.has_lines.get(each.pod_uid)), chief),
+            )
+            found = {chief.pod_uid: ranks}
+        taken = {rank for ranks in found.values() for rank in ranks}
+        free = [each.ranks for each in pods if taken.isdisjoint(each.ranks)]
+        staying = [each.ranks for each in pods if each.pod_uid not in found]
+        moved = iter([ranks for ranks in free if ranks not in staying])
+        placed: list[Instance] = []
+        for each in instances:
+            ranks, proved = each.ranks, each.ranks_proof
+            if each.pod_uid in found:
+                ranks, proved = found[each.pod_uid], proof
+            elif each.pod and ranks not in free:
+                ranks = next(moved, ())
+            proved = proved if ranks else "none"
+            placed.append(msgspec.structs.replace(each, ranks=ranks, ranks_proof=proved))
+        uid = next((each.pod_uid for each in placed if each.pod and 0 in each.ranks), chief.pod_uid)
+        return tuple([msgspec.structs.replace(each, is_chief=each.pod_uid == uid) for each in placed])
+
+    def _with_restarts(self, instance: Instance) -> Instance:
+        if not (found := self.restarts.get(instance.pod)):
+            return instance
+        restarts = instance.restarts - instance.rank_restarts + len(found)
+        reason = f"{found[-1]}, its launcher restarted the ranks"
+        if instance.status is not Status.RUNNING or (instance.reason and not instance.rank_restarts):
+            reason = instance.reason
+        return msgspec.structs.replace(instance, restarts=restarts, rank_restarts=len(found), reason=reason)
+
+
+def has_assumed_ranks(instances: Sequence[Instance]) -> bool:
+    """Return True if only the lines of a job's pods show which of them runs which rank."""
+    pods = [each for each in instances if each.pod]
+    is_launched = any(each.role == "launcher" for each in pods)
+    return len(pods) > 1 and not is_launched and any(each.ranks_proof != "declared" for each in pods)
 
 
 class Member(msgspec.Struct, gc=False, eq=False):
@@ -93,14 +157,14 @@ class Member(msgspec.Struct, gc=False, eq=False):
 
 
 class JobEntry:
-    """A job's object, with the devices that each replica requests."""
+    """A job's object, with the devices that each replica requests, and what its logs show of its ranks."""
 
-    __slots__ = ("_gpus", "job", "podless")
+    __slots__ = ("_gpus", "evidence", "job", "podless")
 
-    def __init__(self, job: DeclaredJob) -> None:
+    def __init__(self, job: DeclaredJob, evidence: RankEvidence | None = None) -> None:
         by_template = {id(each.template): each.template for each in job.replicas}
         self._gpus = {key: _gpus_of(template) for key, template in by_template.items()}
-        self.job = job
+        self.job, self.evidence = job, evidence
         self.podless: dict[_Slot, Instance] = {}
 
     @property
@@ -159,11 +223,10 @@ def lacks_pods(replicas: Sequence[Replica], instances: Sequence[Instance]) -> bo
 
 
 def build_owner_job(
-    ref: JobRef,
-    uid: str,
     meta: Meta | None,
     members: list[Member],
     unready: Mapping[str, str],
+    evidence: RankEvidence | None,
     is_partial: bool = False,
 ) -> Job:
     """Return the row of an owner that is not a job but has pods (`members`) with accelerators.
@@ -171,6 +234,8 @@ def build_owner_job(
     A pod without an owner is a job of one pod, which ends when the pod does. `meta` is the owner's
     metadata, None if unknown.
     """
+    roots = [each.root for each in members if each.root is not None]
+    ref, uid = min(each.ref for each in roots), roots[0].key
     if meta is None:
         meta = Meta(ref.name, ref.namespace, uid)
     if meta.creation_timestamp is None:
@@ -183,7 +248,7 @@ def build_owner_job(
         job = _group_of_pods(job, members)
     if members[0].is_alone and (end := _END_BY_PHASE.get(members[0].pod.status.phase)):
         job = replace(job, outcome=end, finished=ended_at(members[0].pod))
-    instances, matched = _instances(JobEntry(job), members, {}, unready)
+    instances, matched = _instances(JobEntry(job, evidence), members, {}, unready)
     requested = sum(each.gpus for each in instances)
     return _row(job, instances, matched, members, requested, is_partial)
 
@@ -317,7 +382,7 @@ def _instances(
         if member.instance is not None:
             matched.append(member)
             found.append(member.instance)
-    return tuple(found), matched
+    return tuple(found) if entry.evidence is None else entry.evidence.apply(tuple(found)), matched
 
 
 def _surplus(

@@ -9,7 +9,14 @@ from datetime import datetime
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from k8s.cluster.job_builder import JobEntry, Member, build_job, build_owner_job, lacks_pods
+from k8s.cluster.job_builder import (
+    JobEntry,
+    Member,
+    RankEvidence,
+    build_job,
+    build_owner_job,
+    lacks_pods,
+)
 from k8s.cluster.node_rows import node_row, unready_nodes
 from k8s.cluster.owners import OwnerChains
 from k8s.kinds import DeclaredJob, JobRef
@@ -22,7 +29,7 @@ NOT_LISTED = "not listed"
 Rows = tuple[tuple[NodeRow, ...], tuple[Job, ...]]
 # Longest stretch of work before other tasks, above all key presses, get a turn.
 TURN_S = 0.001
-_NO_OWNERS: Mapping[str, Meta] = {}
+_NONE: Mapping[str, Any] = {}
 R = TypeVar("R")
 
 
@@ -86,11 +93,12 @@ class Joiner:
         self._unready: dict[str, str] = {}
         self._entries: dict[str, JobEntry] = {}
         self._links: dict[str, tuple[JobRef, str]] = {}
-        self._chains = OwnerChains({}, _NO_OWNERS)
+        self._chains = OwnerChains({}, _NONE)
         self._members: dict[int, Member] = {}
         self._without_job: dict[int, Member] = {}
         self._members_by_root: dict[str, dict[int, Member]] = {}
         self._members_by_node: dict[str, dict[int, Member]] = {}
+        self._evidence: dict[str, RankEvidence] = {}
         self._holders: dict[str, list[Holder]] = {}
         self._changed_jobs: set[str] = set()
         self._changed_roots: set[str] = set()
@@ -123,16 +131,17 @@ class Joiner:
         nodes: Iterable[Node],
         pods: Iterable[Pod],
         jobs: Iterable[DeclaredJob],
-        owners: Mapping[str, Meta] = _NO_OWNERS,
+        owners: Mapping[str, Meta] = _NONE,
         *,
         is_partial: bool = False,
+        evidence: Mapping[str, RankEvidence] = _NONE,
     ) -> Iterator[None]:
         """Join the nodes with the holders of their GPUs, and the jobs with their instances, into `rows`.
 
         Every other owner of pods with GPUs has a row among the jobs, and a node known only from pods has
         one among the nodes, so that both lists add up to the same GPUs. `owners` has the metadata of such
         owners by uid, as far as known. If `is_partial`, more pods may come, so jobs that lack some have
-        no status yet. Other tasks may run between the steps.
+        no status yet. `evidence` has the ranks that logs prove. Other tasks may run between the steps.
         """
         # The arguments may be live mirrors: read them before the first yield.
         now = {id(pod): pod for pod in pods}
@@ -142,6 +151,9 @@ class Joiner:
         if not is_partial:
             self._changed_jobs |= self._partial_roots
             self._partial_roots = set()
+        before, self._evidence = self._evidence, dict(evidence)
+        uids = before.keys() | self._evidence.keys()
+        self._changed_roots |= {uid for uid in uids if self._evidence.get(uid) != before.get(uid)}
         yield
         for key in self._members.keys() - now.keys():
             self._remove(key)
@@ -242,18 +254,18 @@ class Joiner:
             below = [self._entries[uid] for uid in self._chains.below.get(root, ())]
             before = self._job_rows.get(root) if root not in self._changed_jobs else None
             is_partial, entry = self._is_partial, self._entries[root]
+            entry.evidence = self._evidence.get(root)
             row = build_job(entry, below, members, self._unready, before, is_partial)
             if is_partial and lacks_pods(row.replicas, row.instances):
                 self._partial_roots.add(root)
             return row
-        refs = [member.root.ref for member in members if member.root is not None]
-        if not refs:
+        if not members:
             return None
         is_partial = self._is_partial and not members[0].is_alone
         if is_partial:
             self._partial_roots.add(root)
-        meta = self._chains.owners.get(root)
-        row = build_owner_job(min(refs), root, meta, members, self._unready, is_partial)
+        meta, evidence = self._chains.owners.get(root), self._evidence.get(root)
+        row = build_owner_job(meta, members, self._unready, evidence, is_partial)
         before = self._job_rows.get(root)  # the only source of a deleted job's user
         return replace(row, user=before.user) if before is not None else row
 

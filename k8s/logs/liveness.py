@@ -11,17 +11,15 @@ import re
 from bisect import bisect
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from math import inf
 from statistics import median
 
-import msgspec
-
 from k8s.logs.lines import LogLine, Target
 from k8s.logs.training_lines import TrainingLineReader, step_in
-from k8s.snapshot import Instance, Job, Silence, Straggler
+from k8s.snapshot import Job, Silence, Straggler
 from k8s.status import Status
 
 # A writer is silent after LEAST_S, after so many normal intervals, and after so many times the longest gap
@@ -235,7 +233,7 @@ class JobLiveness:
         self._newest: dict[tuple[str, str, str], float] = {}
         self._pods: object = None
         self._rank_failures: dict[str, str] = {}  # by pod, the newest one
-        self._rank_restarts: dict[str, list[str]] = {}  # by pod, the failure before each
+        self.rank_restarts: dict[str, tuple[str, ...]] = {}  # by pod, the failure before each
         self._progress = ""
 
     def begin(self, job: Job) -> None:
@@ -244,7 +242,7 @@ class JobLiveness:
             (each.pod_uid, each.restarts - each.rank_restarts) for each in job.instances if each.pod
         )
         if self._pods is not None and pods != self._pods:
-            for each in (self._writers, self._newest, self._rank_failures, self._rank_restarts):
+            for each in (self._writers, self._newest, self._rank_failures, self.rank_restarts):
                 each.clear()
         self._pods = pods
 
@@ -287,22 +285,7 @@ class JobLiveness:
                 rank = target.ranks[local] if local < len(target.ranks) else f"of the pod {local}"
                 self._rank_failures[target.pod] = f"rank {rank} exit {int(found[1])}"
             elif line.rank is not None and (failure := self._rank_failures.pop(target.pod, "")):
-                self._rank_restarts.setdefault(target.pod, []).append(failure)
-
-    def with_restarts(self, job: Job) -> Job:
-        """Return the job with the restarts of its processes that its launcher printed."""
-        if not self._rank_restarts:
-            return job
-        return replace(job, instances=tuple(map(self._with_restarts, job.instances)))
-
-    def _with_restarts(self, instance: Instance) -> Instance:
-        if not (found := self._rank_restarts.get(instance.pod)):
-            return instance
-        restarts = instance.restarts - instance.rank_restarts + len(found)
-        reason = f"{found[-1]}, its launcher restarted the ranks"
-        if instance.status is not Status.RUNNING or (instance.reason and not instance.rank_restarts):
-            reason = instance.reason
-        return msgspec.structs.replace(instance, restarts=restarts, rank_restarts=len(found), reason=reason)
+                self.rank_restarts[target.pod] = (*self.rank_restarts.get(target.pod, ()), failure)
 
     @property
     def writer_count(self) -> int:

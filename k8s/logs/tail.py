@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import msgspec
-
 from k8s.client.client import REQUEST_S, Client
 from k8s.client.transport import translated
+from k8s.cluster.job_builder import RankEvidence, has_assumed_ranks
 from k8s.logs.lines import LogLine, Splitter, Target, targets_of
 from k8s.logs.prefixes import RankReader
-from k8s.snapshot import Instance, Job
+from k8s.snapshot import Job
 from k8s.text.errors import KubeError
 
 # Limit for logs with very long lines: bytes returned, and times as many that are received.
@@ -122,55 +121,25 @@ class JobRanks:
 
     def is_known(self, job: Job, rank: int = 0) -> bool:
         """Return True if a line proves the pod of a rank, or if there is nothing to find out."""
-        return not has_assumed_ranks(job) or any(
+        return not has_assumed_ranks(job.instances) or any(
             rank in self._ranks_of(each.pod_uid) or (rank in each.ranks and each.ranks_proof == "observed")
             for each in job.instances
         )
 
-    def apply(self, job: Job) -> Job:
-        """Return the job with these ranks, and its chief where rank 0 runs; itself if nothing differs.
-
-        Ranks that no line proves go to the pods left. If no line proves any and the chief has printed
-        nothing, the first pod that has printed is assumed to run its ranks.
-        """
-        if not has_assumed_ranks(job):
-            return job
-        pods = [each for each in job.instances if each.pod]
+    def evidence(self, job: Job, restarts: Mapping[str, Sequence[str]]) -> RankEvidence | None:
+        """Return the proven ranks of a job's pods, by the newest lines; None if there are none."""
+        if not restarts and not (self._has_lines and has_assumed_ranks(job.instances)):
+            return None
         owners: dict[int, str] = {}
-        for each in sorted(pods, key=lambda each: self._proven.get(each.pod_uid, (0, ()))):
+        for each in sorted(job.instances, key=lambda each: self._proven.get(each.pod_uid, (0, ()))):
             owners |= dict.fromkeys(self._ranks_of(each.pod_uid), each.pod_uid)
-        found = {uid: tuple(rank for rank in owners if owners[rank] == uid) for uid in owners.values()}
-        chief = next((each for each in pods if each.is_chief), pods[0])
-        proof = "observed" if found else "assumed"
-        if not found and self._has_lines.get(chief.pod_uid) is False:
-            ranks, chief = (
-                chief.ranks,
-                next((each for each in pods if self._has_lines.get(each.pod_uid)), chief),
-            )
-            found = {chief.pod_uid: ranks}
-        taken = {rank for ranks in found.values() for rank in ranks}
-        free = [each.ranks for each in pods if taken.isdisjoint(each.ranks)]
-        staying = [each.ranks for each in pods if each.pod_uid not in found]
-        moved = iter([ranks for ranks in free if ranks not in staying])
-        instances: list[Instance] = []
-        for each in job.instances:
-            ranks, proved = each.ranks, each.ranks_proof
-            if each.pod_uid in found:
-                ranks, proved = found[each.pod_uid], proof
-            elif each.pod and ranks not in free:
-                ranks = next(moved, ())
-            proved = proved if ranks else "none"
-            instances.append(msgspec.structs.replace(each, ranks=ranks, ranks_proof=proved))
-        uid = next((each.pod_uid for each in instances if each.pod and 0 in each.ranks), chief.pod_uid)
-        now = tuple(msgspec.structs.replace(each, is_chief=each.pod_uid == uid) for each in instances)
-        return job if now == job.instances else replace(job, instances=now)
+        ranks = {uid: tuple(rank for rank in owners if owners[rank] == uid) for uid in owners.values()}
+        return RankEvidence(ranks, dict(self._has_lines), restarts)
 
-
-def has_assumed_ranks(job: Job) -> bool:
-    """Return True if only the lines of a job's pods show which of them runs which rank."""
-    pods = [each for each in job.instances if each.pod]
-    is_launched = any(each.role == "launcher" for each in pods)
-    return len(pods) > 1 and not is_launched and any(each.ranks_proof != "declared" for each in pods)
+    def apply(self, job: Job) -> Job:
+        """Return the job with these ranks, to choose from its pods."""
+        evidence = self.evidence(job, {})
+        return job if evidence is None else replace(job, instances=evidence.apply(job.instances))
 
 
 async def find_ranks(
@@ -194,18 +163,13 @@ async def find_ranks(
             return
         with suppress(KubeError):
             found = await read_tail(
-                client,
-                target,
-                PROBE_LINES,
-                previous=previous,
-                max_bytes=PROBE_BYTES,
-                is_urgent=is_urgent,
+                client, target, PROBE_LINES, previous=previous, max_bytes=PROBE_BYTES, is_urgent=is_urgent
             )
             if sum(len(line.raw) + line.missing_bytes for line in found) > PROBE_BYTES // 2:
                 ranks.probe_after_s[target.pod_uid] = time.monotonic() + FLOODED_S
             ranks.add(target, found)
 
-    if not has_assumed_ranks(job):
+    if not has_assumed_ranks(job.instances):
         return job
     targets = sorted(targets_of(job), key=lambda each: rank not in each.ranks)
     starts = (0, *range(1, min(len(targets), MAX_PROBED), PROBES))

@@ -28,7 +28,7 @@ from k8s.reasons.phrases import order, seconds_between
 from k8s.reasons.predicates import ClusterCapacity, NodeCapacity
 from k8s.reasons.requests import ResourceList, SchedulingSpec, spec_from_template
 from k8s.reasons.shortage import PodSet, at_once, pod_sets
-from k8s.snapshot import Instance, Job, NodeRow
+from k8s.snapshot import NO_SIGNS, Instance, Job, LifeSigns, NodeRow
 from k8s.status import Status
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -69,6 +69,7 @@ class Evidence:
     local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
     queue_positions: tuple[int, int] | None = None
     """Workloads before it in its LocalQueue, and in the ClusterQueue."""
+    signs: LifeSigns = NO_SIGNS
     silent_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds without a sign of life of the jobs that probably hang, by name."""
     logs: tuple[ContainerLog, ...] = ()

@@ -99,7 +99,8 @@ async def gather(
     evidence = Evidence(
         job=job,
         now=now,
-        silent_s=_silent_s(snapshot.jobs, now),
+        signs=snapshot.signs(job),
+        silent_s=_silent_s(snapshot, now),
         jobs=snapshot.jobs,
         node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
@@ -117,14 +118,15 @@ async def gather(
     return replace(evidence, logs=failed.logs, unseen=(*fetcher.unseen, *failed.unseen))
 
 
-def with_life(evidence: Evidence, job: Job) -> Evidence:
-    """Return the evidence with the job as its log shows it, which was read in the meantime."""
-    jobs = tuple(job if each is evidence.job else each for each in evidence.jobs)
-    return replace(evidence, job=job, jobs=jobs, silent_s=_silent_s(jobs, evidence.now))
+def with_life(evidence: Evidence, job: Job, snapshot: ClusterSnapshot) -> Evidence:
+    """Return the evidence with the job and the snapshot as its log shows them, which was read meanwhile."""
+    silent_s = _silent_s(snapshot, evidence.now)
+    return replace(evidence, job=job, jobs=snapshot.jobs, signs=snapshot.signs(job), silent_s=silent_s)
 
 
-def _silent_s(jobs: Iterable[Job], now: datetime) -> dict[str, float]:
-    return {each.ref.name: seconds_between(each.silence.since, now) for each in jobs if each.silence}
+def _silent_s(snapshot: ClusterSnapshot, now: datetime) -> dict[str, float]:
+    silences = ((job.ref.name, snapshot.signs(job).silence) for job in snapshot.jobs)
+    return {name: seconds_between(each.since, now) for name, each in silences if each is not None}
 
 
 async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:

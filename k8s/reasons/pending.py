@@ -98,11 +98,6 @@ class PendingReasons:
         self._verdicts: dict[tuple[str, bool], _Verdicts] = {}
         self._sentences: dict[_Key, str] = {}
 
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs with their reasons, as explained last."""
-        return self._shown
-
     def shown(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         """Return these jobs with their reasons if they were explained last, else unchanged."""
         return self._shown if jobs is self._jobs else jobs
@@ -137,7 +132,7 @@ class PendingReasons:
         rows: Iterable[NodeRow],
         declared: Iterable[DeclaredJob],
     ) -> Iterator[None]:
-        """Explain the jobs, yielding between pieces of work; the result is in `jobs`.
+        """Explain the jobs, yielding between pieces of work; the result is in `shown`.
 
         `nodes` is empty if they may not be read; `declared` are the jobs' objects.
         """

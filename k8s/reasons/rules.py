@@ -60,11 +60,7 @@ ENDED: tuple[Rule, ...] = (
 )
 
 # A rule is skipped if one of these, which are more precise, has found a cause.
-_NOT_PLACED: tuple[Rule, ...] = (
-    unschedulable.capacity,
-    unschedulable.claims,
-    unschedulable.gang,
-)
+_NOT_PLACED: tuple[Rule, ...] = (unschedulable.capacity, unschedulable.claims, unschedulable.gang)
 _ALTERNATIVES: Mapping[Rule, tuple[Rule, ...]] = {
     no_pods.suspended: (no_pods.kueue,),
     no_pods.over_quota: (no_pods.cannot_create,),
@@ -122,7 +118,7 @@ def explain(evidence: Evidence) -> Cause:
 def _explain(evidence: Evidence) -> Cause:
     job = evidence.job
     if job.status is Status.SUCCEEDED:
-        but = f", but {job.curve_trouble}" if job.curve_trouble else ""
+        but = f", but {evidence.signs.alerts[0].text}" if evidence.signs.alerts else ""
         sentence = f"It succeeded: {_format_progress(evidence)}{but}."
         return Cause(sentence, tuple(_pod_facts(evidence)))
     if job.status.has_failed:
@@ -144,10 +140,10 @@ def brief_reason(job: Job, found: Triage | None) -> str:
 
 
 def _running(evidence: Evidence) -> Cause:
-    job, silence = evidence.job, evidence.job.silence
+    job, signs, silence = evidence.job, evidence.signs, evidence.signs.silence
     sentence = f"It runs: {_format_progress(evidence)}."
     facts, advice = list[Fact](), tuple[str, ...]()
-    slow = names(f"{each.writer} is {each.text}" for each in job.stragglers if each.steps_behind)
+    slow = names(f"{each.writer} is {each.text}" for each in signs.stragglers if each.steps_behind)
     if silence is not None:
         whose = f" of {names(silence.writers)}" if silence.writers else ""
         usual = f"{silence.usual_s:.2g} s" if silence.usual_s < 2 else span(silence.usual_s)
@@ -156,9 +152,9 @@ def _running(evidence: Evidence) -> Cause:
         sentence = f"It runs, but no line{whose} for {quiet}{every}."
         facts = [Fact("silence", f"newest line at {clock(silence.since)}")]
         advice = (f"See where each rank is: gpuconsole diagnose {job.ref.name}",)
-    elif job.has_nan or job.alerts:
-        found = [job.curve_trouble] if job.has_nan else [each.text for each in job.alerts]
-        sentence = f"It runs, but {names(found)}."
+    elif signs.alerts:
+        found = signs.alerts[:1] if signs.alerts[0].rule == "nan" else signs.alerts
+        sentence = f"It runs, but {names(each.text for each in found)}."
         advice = (f"See since when: gpuconsole curves {job.ref.name}",)
     elif slow:
         sentence = f"It runs, but {slow}."
@@ -166,7 +162,7 @@ def _running(evidence: Evidence) -> Cause:
         sentence = f"It runs, but on a device that is out of order: {ill[0].text}."
         advice = ("Save a checkpoint and submit it again; tell an administrator of the device.",)
     facts += [Fact("restarts", f"{each.name}: {each.reason}") for each in job.instances if each.rank_restarts]
-    facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]
+    facts += [Fact("straggler", f"{each.writer} {each.text}") for each in signs.stragglers]
     return Cause(sentence, (*facts, *_lost_nodes(evidence), *_pod_facts(evidence)), advice)
 
 

@@ -382,12 +382,7 @@ def capacity_cause(
             ]
             facts = [pods, *closed, *nodes]
     cause = Cause(
-        final.sentence,
-        tuple(facts),
-        tuple(advice),
-        final.brief,
-        field=_field(shortage),
-        is_shortage=True,
+        final.sentence, tuple(facts), tuple(advice), final.brief, field=_field(shortage), is_shortage=True
     )
     fit = shortage.placed + bound
     if is_busy and not final.is_final and len(pod_sets) == 1 and 0 < fit < gang:

@@ -12,10 +12,7 @@ from typing import Any
 Object = Mapping[str, Any]
 
 # The one version that it asks for: `pkg/k8saccesser/k8s_accesser.go`, ListPytorchJobs, ListMPIJobs
-SERVED_AS: Mapping[str, str] = {
-    "pytorchjob": "kubeflow.org/v1",
-    "mpijob": "kubeflow.org/v1alpha1",
-}
+SERVED_AS: Mapping[str, str] = {"pytorchjob": "kubeflow.org/v1", "mpijob": "kubeflow.org/v1alpha1"}
 # `pkg/apis/types/training.go`, TrainingJobType
 TYPES = (
     "tfjob",

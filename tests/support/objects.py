@@ -24,12 +24,13 @@ def join(
     pods: Iterable[Pod],
     jobs: Iterable[DeclaredJob],
     owners: Mapping[str, Meta] | None = None,
+    **more: Any,
 ) -> Rows:
-    return join_again(Joiner(), nodes, pods, jobs, owners or {})
+    return join_again(Joiner(), nodes, pods, jobs, owners or {}, **more)
 
 
-def join_again(joiner: Joiner, *objects: Any, is_partial: bool = False) -> Rows:
-    for _ in joiner.steps(*objects, is_partial=is_partial):
+def join_again(joiner: Joiner, *objects: Any, **more: Any) -> Rows:
+    for _ in joiner.steps(*objects, **more):
         pass
     return joiner.rows
 
@@ -191,12 +192,13 @@ def read_jobs(*jobs: Object) -> list[DeclaredJob]:
 
 
 def joined(
-    nodes: list[Object], pods: list[Object], jobs: list[Object]
+    nodes: list[Object], pods: list[Object], jobs: list[Object], **more: Any
 ) -> tuple[dict[str, NodeRow], dict[str, Job]]:
     node_rows, job_rows = join(
         Reader[Node](Node).read_list(listed(*nodes))[1],
         Reader[Pod](Pod).read_list(listed(*pods))[1],
         read_jobs(*jobs),
+        **more,
     )
     return {row.name: row for row in node_rows}, {job.ref.name: job for job in job_rows}
 

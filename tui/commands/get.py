@@ -20,7 +20,7 @@ from tui.commands.support.parser import make_parser
 from tui.settings.options import ConsoleOptions, command_line
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
-from tui.text.format import NOTHING, Clock, local_time, reason_text, seconds_since, timestamp
+from tui.text.format import NOTHING, Clock, local_time, seconds_since, timestamp
 from tui.text.instances import format_ranks
 
 if TYPE_CHECKING:
@@ -69,16 +69,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         tensorboard, forwarded, (job, now) = await asyncio.gather(
             find_tensorboard_url(client, job),
             _is_forwarded(client, job, is_needed=not is_object),
-            _explained(options, client, reasons, job),
+            _explained(options, reasons, job),
         )
-        clock = server_clock(client)
     if is_object:
         failure = reasons.triage_of(job.uid)
         write_object(_values(job, now, tensorboard, failure), flags.output)
     else:
         if tensorboard is None and forwarded:
             tensorboard = command_line(options, "forward", job.ref.name)
-        _print(job, tensorboard, clock, is_wide=flags.output == "wide")
+        _print(job, now, tensorboard, is_wide=flags.output == "wide")
     return 0
 
 
@@ -88,17 +87,15 @@ async def _is_forwarded(client: Client, job: Job, *, is_needed: bool) -> bool:
     return False
 
 
-async def _explained(
-    options: ConsoleOptions, client: Client, reasons: JobReasons, job: Job
-) -> tuple[Job, JobsNow]:
+async def _explained(options: ConsoleOptions, reasons: JobReasons, job: Job) -> tuple[Job, JobsNow]:
     # With its reason and the signs of life in its log.
     job = (await reasons.explain_once([job])).job(job.ref) or job
     if job.status is not Status.RUNNING and not job.status.is_final:  # others have no log to read
-        return job, JobsNow(server_clock(client))
-    from tui.commands.support.life import read_jobs_now  # slow to import
+        return job, JobsNow(server_clock(reasons.mirror.client))
+    from tui.commands.support.life import read_life  # slow to import
 
-    (job,), now = await read_jobs_now(options, client, [job])
-    return job, now
+    snapshot, now = await read_life(reasons.mirror, [job], options.state_folder)
+    return snapshot.job(job.ref) or job, now
 
 
 async def _watch(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -119,14 +116,15 @@ async def _watch(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def _print(job: Job, tensorboard: str | None, clock: Clock, *, is_wide: bool) -> None:
+def _print(job: Job, now: JobsNow, tensorboard: str | None, *, is_wide: bool) -> None:
+    clock = now.clock
     write_fields(
         (
             ("Name", job.ref.name),
             ("Kind", f"{job.ref.kind} {job.ref.api_version}"),
             ("Namespace", job.ref.namespace),
             ("Status", str(job.status)),
-            ("Reason", reason_text(job, clock)),
+            ("Reason", now.reason(job)),
             ("User", job.user),
             ("Priority", job.priority),
             ("Trainer", job.trainer),

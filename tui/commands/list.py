@@ -35,12 +35,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         else:
             mirror = open_mirror(options, client, is_narrow=True)
             snapshot = jobs_of_type(await read_mirror(mirror), flags.job_type)
-        known, now = snapshot.jobs, JobsNow(server_clock(client))
+        now = JobsNow(server_clock(client))
         if listing.uses("loss", "best_loss", "silent_s", "reason"):
-            from tui.commands.support.life import read_jobs_now  # slow to import
+            from tui.commands.support.life import read_life  # slow to import
 
-            known, now = await read_jobs_now(options, client, known)
-        jobs = listing.select(known, now)
+            snapshot, now = await read_life(mirror, snapshot.jobs, options.state_folder)
+            snapshot = jobs_of_type(snapshot, flags.job_type)
+        jobs = listing.select(snapshot.jobs, now)
         columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())
         if listing.form == "wide" and listing.chosen:
             columns = list(listing.chosen)

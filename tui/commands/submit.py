@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client, fetch_username
@@ -38,13 +37,7 @@ from k8s.text.errors import Conflict, Forbidden, Invalid, KubeError, NoCluster, 
 from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
 from tui.commands.support.created import add_show_secrets, namespace_of, write_created, write_owned_objects
 from tui.commands.support.followed import follow_to_end
-from tui.commands.support.output import (
-    WrongUsage,
-    confirm,
-    is_interactive,
-    prompt_password,
-    write_stderr,
-)
+from tui.commands.support.output import WrongUsage, confirm, is_interactive, prompt_password, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import (
     WORKSPACE,
@@ -74,14 +67,8 @@ _DEFAULTS = {
     "force": False,
     "follow": False,
 }
-
-
-class Refusal(NamedTuple):
-    """An expected refusal of the server."""
-
-    start: str
-    """Prefix of its warning, `PyTorchJob bert: ` if there are several objects."""
-    finding: Cause
+# An expected refusal of the server, after the start of its warning: `PyTorchJob bert: ` of several objects.
+_Refusal = tuple[str, Cause]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,11 +107,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="do not create it: validate it here, or let the server validate it",
     )
     parser.add_argument(
-        "-o",
-        "--output",
-        choices=("yaml", "json"),
-        default=argparse.SUPPRESS,
-        help="print the manifest",
+        "-o", "--output", choices=("yaml", "json"), default=argparse.SUPPRESS, help="print the manifest"
     )
     add_show_secrets(parser)
     parser.add_argument(
@@ -385,15 +368,15 @@ def _set_user(jobs: Sequence[ManifestObject], user: str) -> None:
             meta["annotations"] = {**said, USER_ANNOTATION: user}
 
 
-def _describe_created(checked: Sequence[CheckedObject]) -> list[Refusal]:
+def _describe_created(checked: Sequence[CheckedObject]) -> list[_Refusal]:
     """Print warnings, and return those refusals that the server will report by itself."""
-    refusals: list[Refusal] = []
+    refusals: list[_Refusal] = []
     for title, found in checked:
         start = f"{title}: " if title and len(checked) > 1 else ""
         never = _never(found)
         for cause in found:
             if cause.is_refusal:
-                refusals.append(Refusal(start, cause))
+                refusals.append((start, cause))
             elif cause is not never:
                 write_stderr(f"Warning: {start}{cause.warning}.")
     return refusals
@@ -403,7 +386,7 @@ def _never(causes: Sequence[Cause]) -> Cause | None:
     return next((cause for cause in causes if cause.is_never), None)
 
 
-def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argparse.Namespace) -> bool:
+def _may_start(checked: CheckedObject, refusals: Sequence[_Refusal], flags: argparse.Namespace) -> bool:
     """Confirm the creation of a job that would never start.
 
     Raises:
@@ -423,7 +406,7 @@ def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argpa
 
 
 @contextmanager
-def _reported_once(refusals: Sequence[Refusal]) -> Iterator[None]:
+def _reported_once(refusals: Sequence[_Refusal]) -> Iterator[None]:
     """Create something, then warn of the expected refusals that the server did not mention.
 
     Advice is added to the server's refusal if that has none.
@@ -431,17 +414,17 @@ def _reported_once(refusals: Sequence[Refusal]) -> Iterator[None]:
     try:
         yield
     except KubeError as error:
-        said = [each for each in refusals if _is_reported(each.finding, error)]
+        said = [each for each in refusals if _is_reported(each[1], error)]
         _warn_of([each for each in refusals if each not in said])
-        for each in said:
-            error.hint = _with_remedy(error.hint, each.finding)
+        for _, cause in said:
+            error.hint = _with_remedy(error.hint, cause)
         raise
     _warn_of(refusals)
 
 
-def _warn_of(refusals: Sequence[Refusal]) -> None:
-    for start, finding in refusals:
-        write_stderr(f"Warning: {start}{finding.warning}.")
+def _warn_of(refusals: Sequence[_Refusal]) -> None:
+    for start, cause in refusals:
+        write_stderr(f"Warning: {start}{cause.warning}.")
 
 
 def _is_reported(refusal: Cause, error: KubeError) -> bool:

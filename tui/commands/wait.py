@@ -13,6 +13,7 @@ from k8s.client.client import Client
 from k8s.jobs.permissions import Permissions
 from k8s.kinds import JobRef
 from k8s.reasons.job_reasons import JobReasons
+from k8s.snapshot import NO_SIGNS, LifeSigns
 from k8s.status import Status
 from k8s.text.errors import FORBIDDEN_HINT, Forbidden
 from tui.commands.support.connect import cluster, read_cluster, server_clock
@@ -55,22 +56,23 @@ class AwaitedJob(WatchedJob):
     """Its name as given."""
     status: int | None = None
     """Exit status; None until the wait for it is over."""
-    is_silent: bool = False
+    signs: LifeSigns = NO_SIGNS
+    """Trouble in its output while waiting for silence."""
     is_unknown: bool = False
     """The cluster cannot be watched, so `job` is out of date."""
 
     @property
     def state(self) -> str:
         """Return its status in a word."""
-        if self.is_silent or self.is_unknown:
-            return "Silent" if self.is_silent else "Unknown"
+        if self.signs.silence or self.is_unknown:
+            return "Silent" if self.signs.silence else "Unknown"
         return "Deleted" if self.is_gone or self.job is None else str(self.job.status)
 
     def reason(self, clock: Clock) -> str:
         """Return the reason of its status; empty if there is none."""
         if self.is_gone or self.job is None:
             return ""
-        return reason_text(self.job, clock)
+        return reason_text(self.job, self.signs, clock)
 
 
 class Wait:
@@ -91,7 +93,7 @@ class Wait:
     @property
     def status(self) -> int:
         """Return the first exit status other than 0; 1 if no job fell silent that had to."""
-        if any(each.is_silent for each in self.jobs):
+        if any(each.signs.silence for each in self.jobs):
             return 0
         return next((each.status for each in self.jobs if each.status), int(self._condition == "silent"))
 
@@ -104,26 +106,27 @@ class Wait:
         mirror = reasons.mirror
         async with AsyncExitStack() as stack:
             if self._condition == "silent":
-                feed = LifeFeed(self.client, None, tuple, on_marks=mirror.publish_soon, read_s=self._read_s)
+                feed = LifeFeed(self.client, None, tuple, on_signs=mirror.publish_soon, read_s=self._read_s)
                 feed.life.watch(self, lambda: [each.job for each in self if each.job is not None])
-                mirror.overlay = feed.overlay
+                mirror.evidence, mirror.life = feed.evidence, feed.signs
                 stack.callback(asyncio.create_task(feed.run()).cancel)
             changes = watch_jobs(reasons, self, self._report_trouble)
             await stack.enter_async_context(aclosing(changes))
             async for _ in changes:
+                for each in self:
+                    each.signs = mirror.latest.signs(each.job)
                 if await self.is_over():
                     return
 
     async def is_over(self) -> bool:
         """Update the remaining jobs, and return True if the wait is over."""
         for each in self:
-            each.is_silent = self._condition == "silent" and each.job is not None and bool(each.job.silence)
             self._report(each)
-            is_met = each.is_silent or (self._condition == "running" and each.state == Status.RUNNING)
+            is_met = each.signs.silence or (self._condition == "running" and each.state == Status.RUNNING)
             each.status = 0 if is_met else await each.exit_status(self.client)
         if self._condition in ("running", "succeeded") and self.status:
             return True
-        return not list(self) or any(each.is_silent for each in self.jobs)
+        return not list(self) or any(each.signs.silence for each in self.jobs)
 
     def _report_trouble(self, trouble: str) -> None:
         self.trouble = trouble

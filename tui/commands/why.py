@@ -12,12 +12,14 @@ from k8s.reasons.gather import gather, with_life
 from k8s.reasons.rules import explain
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.commands.support.connect import cluster, known_causes, read_jobs, with_cluster_flags
+from tui.commands.support.connect import cluster, known_causes, read_mirror, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
-from tui.commands.support.life import read_silence
+from tui.commands.support.life import read_life
 from tui.commands.support.output import add_format, write, write_object
+from tui.session.life import FIRST_LINES
 from tui.session.telemetry_feed import open_telemetry
 from tui.settings.options import ConsoleOptions
+from tui.settings.served_kinds import open_mirror
 from tui.tables.column import Values
 from tui.tables.jobs import failure_values
 
@@ -49,14 +51,18 @@ async def explain_job(
         NotFound: There is no such job.
         KubeError: The cluster cannot be read.
     """
-    snapshot = await read_jobs(options, client)
+    mirror = open_mirror(options, client)
+    snapshot = await read_mirror(mirror)
     job = find_job(snapshot, flags.job, flags.job_type)
     telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
-    alive, evidence, _ = await asyncio.gather(
-        read_silence(options, client, job), gather(client, job, snapshot), telemetry.read_gpus(job)
+    (newest, _), evidence, _ = await asyncio.gather(
+        read_life(mirror, [job], options.state_folder, lines=FIRST_LINES),
+        gather(client, job, snapshot),
+        telemetry.read_gpus(job),
     )
-    answer = explain(replace(with_life(evidence, alive), causes=known_causes(options)))
-    return alive, telemetry.with_warnings(alive, answer)
+    job = newest.job(job.ref) or job
+    answer = explain(replace(with_life(evidence, job, newest), causes=known_causes(options)))
+    return job, telemetry.with_warnings(job, answer)
 
 
 def pasteable(options: ConsoleOptions, job: Job, answer: Cause) -> Cause:

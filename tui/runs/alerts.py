@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
 
-from k8s.snapshot import CurveAlert
+from k8s.snapshot import NO_SIGNS, CurveAlert, Job, LifeSigns
+from k8s.status import Status
 from trainer.tfevents import ScalarCurve
-from tui.settings.options import DEFAULT_ALERTS, AlertRule
+from tui.runs.record import RunRecord
+from tui.settings.options import DEFAULT_ALERTS, RULES_AT_END, AlertRule
 
 # A point of a smoothed curve is the median of so many values, or more in its older part.
 LEAST_BIN, NEWEST_BIN, NEWEST, BINS = 4, 10, 1000, 100
@@ -35,6 +36,7 @@ PLATEAU, PLATEAU_SHARE, BETTER = 500, 0.5, 0.005
 SLOW, USUAL, TIMES, SLOW_S = 10, 30, 3.0, 60.0
 # Limits of what is kept of a job's log.
 MAX_POINTS, MAX_TAGS, MAX_RATES, MAX_RATE = 4000, 128, 4, 300
+NOT_FINITE = "its newest loss is not a finite number"
 # Names of scalars of runs in which losses balance.
 _BALANCED = re.compile(
     r"(?:^|[^a-z])(?:[gd]|gan|gen|disc|adv|generator|discriminator|adversarial|policy|value|vf|pg|actor|critic|q[f12]?"
@@ -45,22 +47,13 @@ _THROUGHPUT = re.compile(
 )
 
 
-class Alert(NamedTuple):
-    """Fault of a curve, and where it begins."""
-
-    rule: AlertRule
-    place: int
-    """Position of the point at which it began, for a mark on its curve; of a rate, among its newest."""
-    text: str
-
-
 def loss_alerts(
     steps: Sequence[int],
     values: Sequence[float],
     *,
     tags: Iterable[str] = (),
     rules: Collection[AlertRule] = DEFAULT_ALERTS,
-) -> tuple[Alert, ...]:
+) -> tuple[CurveAlert, ...]:
     """Judge a loss. Losses that legitimately rise are told by `tags`, the names of all scalars of the run."""
     if AlertRule.NAN in rules and (found := _not_finite(values)):
         return (found,)
@@ -86,13 +79,11 @@ def is_throughput(tag: str) -> bool:
     return bool(_THROUGHPUT.search(tag.lower()))
 
 
-def _not_finite(values: Sequence[float]) -> Alert | None:
+def _not_finite(values: Sequence[float]) -> CurveAlert | None:
     first = len(values)
     while first and not math.isfinite(values[first - 1]):
         first -= 1
-    return (
-        Alert(AlertRule.NAN, first, "its newest loss is not a finite number") if first < len(values) else None
-    )
+    return CurveAlert(AlertRule.NAN, NOT_FINITE, first) if first < len(values) else None
 
 
 def _smooth(values: Sequence[float]) -> list[tuple[int, float]]:
@@ -112,7 +103,7 @@ def _noise(smooth: Sequence[tuple[int, float]]) -> float:
     return median(abs(after - before) for before, after in pairwise(newest))
 
 
-def _diverged(smooth: Sequence[tuple[int, float]]) -> Alert | None:
+def _diverged(smooth: Sequence[tuple[int, float]]) -> CurveAlert | None:
     if len(smooth) < LEAST_BINS:
         return None
     levels = [level for _, level in smooth]
@@ -133,10 +124,12 @@ def _diverged(smooth: Sequence[tuple[int, float]]) -> Alert | None:
     before, after = median(high[: len(high) // 2]), median(high[len(high) // 2 :])
     if before - after > RECOVERS * (before - least):
         return None
-    return Alert(AlertRule.DIVERGED, smooth[since][0], f"its loss is far above its minimum of {least:.3g}")
+    return CurveAlert(
+        AlertRule.DIVERGED, f"its loss is far above its minimum of {least:.3g}", smooth[since][0]
+    )
 
 
-def _stalled(smooth: Sequence[tuple[int, float]], total: int) -> Alert | None:
+def _stalled(smooth: Sequence[tuple[int, float]], total: int) -> CurveAlert | None:
     if len(smooth) < LEAST_BINS:
         return None
     best, best_at, noise = math.inf, 0, _noise(smooth)
@@ -145,10 +138,10 @@ def _stalled(smooth: Sequence[tuple[int, float]], total: int) -> Alert | None:
             best, best_at = level, start
     if total - best_at < max(PLATEAU, PLATEAU_SHARE * total):
         return None
-    return Alert(AlertRule.PLATEAU, best_at, "its loss has not improved")
+    return CurveAlert(AlertRule.PLATEAU, "its loss has not improved", best_at)
 
 
-def slow_alert(steps: Sequence[int], times: Sequence[float]) -> Alert | None:
+def slow_alert(steps: Sequence[int], times: Sequence[float]) -> CurveAlert | None:
     """Judge the time of a step, from the steps and the times at which they were recorded.
 
     A few long intervals, as of evaluations, checkpoints and restarts, do not count.
@@ -173,10 +166,10 @@ def slow_alert(steps: Sequence[int], times: Sequence[float]) -> Alert | None:
     if not usual or not is_slow or times[-1] - times[since - 1] < SLOW_S:
         return None
     text = f"a step takes {_seconds(median(newest))}, usually {_seconds(usual)}"
-    return Alert(AlertRule.SLOW, since, text)
+    return CurveAlert(AlertRule.SLOW, text, since)
 
 
-def throughput_alert(tag: str, values: Sequence[float]) -> Alert | None:
+def throughput_alert(tag: str, values: Sequence[float]) -> CurveAlert | None:
     """Judge a rate such as tokens per second."""
     finite = [(index, value) for index, value in enumerate(values) if math.isfinite(value)]
     if len(finite) < SLOW + USUAL:
@@ -185,7 +178,8 @@ def throughput_alert(tag: str, values: Sequence[float]) -> Alert | None:
     newest = [value for _, value in finite[-SLOW:]]
     if usual <= 0 or max(median(newest[: SLOW // 2]), median(newest[SLOW // 2 :])) * TIMES > usual:
         return None
-    return Alert(AlertRule.SLOW, finite[-SLOW][0], f"{tag} is {median(newest):.3g}, usually {usual:.3g}")
+    text = f"{tag} is {median(newest):.3g}, usually {usual:.3g}"
+    return CurveAlert(AlertRule.SLOW, text, finite[-SLOW][0])
 
 
 def _seconds(value: float) -> str:
@@ -198,7 +192,7 @@ def run_alerts(
     tags: Collection[str] = (),
     rates: Iterable[tuple[str, Sequence[float]]] = (),
     rules: Collection[AlertRule] = DEFAULT_ALERTS,
-) -> tuple[Alert, ...]:
+) -> tuple[CurveAlert, ...]:
     """Judge a run by its loss, as steps, times and values, and by its rates."""
     steps, times, values = loss
     found = loss_alerts(steps, values, tags=tags, rules=rules)
@@ -234,7 +228,7 @@ class RunHistory:
             if is_throughput(tag) and (tag in self._rates or len(self._rates) < MAX_RATES):
                 self._rates.setdefault(tag, deque(maxlen=MAX_RATE)).extend(each.values)
 
-    def alerts(self, rules: Collection[AlertRule] = DEFAULT_ALERTS) -> tuple[Alert, ...]:
+    def alerts(self, rules: Collection[AlertRule] = DEFAULT_ALERTS) -> tuple[CurveAlert, ...]:
         """Judge the points so far."""
         rates = [(tag, [*values]) for tag, values in self._rates.items()]
         return run_alerts((self._steps, self._times, self._values), tags=self._tags, rates=rates, rules=rules)
@@ -242,7 +236,7 @@ class RunHistory:
 
 def curve_alerts(
     curves: Mapping[str, ScalarCurve], loss: str, rules: Collection[AlertRule] = DEFAULT_ALERTS
-) -> tuple[Alert, ...]:
+) -> tuple[CurveAlert, ...]:
     """Judge a run by its full curves, of which `loss` names the loss."""
     each = curves[loss]
     # Of long curves, some of the older points, because this is repeated while the run goes on.
@@ -260,6 +254,18 @@ def curve_alerts(
     )
 
 
-def shown_alerts(alerts: Iterable[Alert]) -> tuple[CurveAlert, ...]:
-    """Return the alerts for a job; NaN has its own mark."""
-    return tuple(CurveAlert(each.rule, each.text) for each in alerts if each.rule is not AlertRule.NAN)
+def shown_alerts(alerts: Iterable[CurveAlert], status: Status = Status.RUNNING) -> tuple[CurveAlert, ...]:
+    """Return the alerts for a job of this status; the newest loss of one that succeeded is its last."""
+    newest = "last" if status is Status.SUCCEEDED else "newest"
+    shown = (each for each in alerts if not status.is_final or each.rule in RULES_AT_END)
+    return tuple(CurveAlert(each.rule, each.text.replace("newest", newest)) for each in shown)
+
+
+def signs_at_end(job: Job, run: RunRecord | None) -> LifeSigns:
+    """Return the trouble that the record of an ended job shows."""
+    if run is None or not job.status.is_final:
+        return NO_SIGNS
+    has_nan = run.loss is not None and not math.isfinite(run.loss)
+    found = [CurveAlert(AlertRule.NAN, NOT_FINITE)] * has_nan
+    found += [CurveAlert(AlertRule.DIVERGED, run.alert)] * bool(run.alert)
+    return LifeSigns(alerts=shown_alerts(found, job.status))

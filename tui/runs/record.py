@@ -6,14 +6,11 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from k8s.snapshot import CurveAlert, Job
-from tui.settings.options import AlertRule
 from tui.text.natural_order import tag_rank
 
 if TYPE_CHECKING:  # the first frame needs only the records
@@ -152,15 +149,6 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 def loss_tag(tags: Iterable[str]) -> str:
     """Return the tag of the training loss; of several of one kind, the first. Empty if there is none."""
     return min((tag for tag in tags if "loss" in tag.lower()), key=tag_rank, default="")
-
-
-def with_end(job: Job, run: RunRecord | None) -> Job:
-    """Return an ended job with the trouble that its record shows."""
-    if run is None or not job.status.is_final:
-        return job
-    has_nan = run.loss is not None and not math.isfinite(run.loss)
-    alerts = (CurveAlert(AlertRule.DIVERGED, run.alert),) if run.alert else ()
-    return replace(job, has_nan=has_nan, alerts=alerts) if has_nan or alerts else job
 
 
 def is_higher_better(tag: str) -> bool:

@@ -19,9 +19,9 @@ from k8s.kinds import JobRef, kind_of
 from k8s.logs import LogHub, LogLine, find_ranks, targets_of
 from k8s.models import Pod
 from k8s.models.gpu_sharing import given_gpus
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import CurveAlert, Job, NodeRow
 from k8s.text.errors import KubeError, NotFound
-from tui.runs.alerts import Alert, curve_alerts
+from tui.runs.alerts import curve_alerts
 from tui.runs.curve_feed import LOG_LINES, CurveFeed
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_template, with_values
@@ -135,7 +135,7 @@ def with_log(record: RunRecord, lines: Sequence[LogLine], *, adds: bool = False)
     return with_values(record, curves, lines=_last_texts(lines), adds=adds)
 
 
-def with_alerts(record: RunRecord, alerts: Iterable[Alert]) -> RunRecord:
+def with_alerts(record: RunRecord, alerts: Iterable[CurveAlert]) -> RunRecord:
     """Return the record of a run that ended with these alerts."""
     text = next((each.text for each in alerts if each.rule is AlertRule.DIVERGED), "")
     return msgspec.structs.replace(record, alert=text)

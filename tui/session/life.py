@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,11 +56,6 @@ class Life:
             self.losses[job.uid] = values
         for _, on_loss in list(self._views.values()):
             on_loss(job)
-
-
-def is_broken(losses: Sequence[float]) -> bool:
-    """Return True if the last loss is NaN or infinite."""
-    return bool(losses) and not math.isfinite(losses[-1])
 
 
 def few_of(values: Sequence[float]) -> Sequence[float]:

@@ -11,25 +11,25 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec.structs import replace as replace_record
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter, background_requests
+from k8s.cluster.job_builder import RankEvidence
 from k8s.jobs.permissions import Permissions
 from k8s.logs import JobRanks, LogHub, LogLine, Target, find_ranks, targets_of
 from k8s.logs.liveness import LEAST_S, JobLiveness
-from k8s.logs.tail import has_assumed_ranks
-from k8s.snapshot import CurveAlert, Job, Silence, Straggler
+from k8s.snapshot import NO_SIGNS, CurveAlert, Job, LifeSigns
 from k8s.status import Status
 from k8s.text.errors import Invalid, KubeError, NotFound
 from trainer.tfevents import ScalarCurve
-from tui.runs.alerts import Alert, RunHistory, curve_alerts, shown_alerts
+from tui.runs.alerts import RunHistory, curve_alerts, shown_alerts, signs_at_end
 from tui.runs.curve_feed import CurveFeed
 from tui.runs.log_points import log_curves
-from tui.runs.record import RunRecord, loss_tag, with_end, with_values
+from tui.runs.record import RunRecord, loss_tag, with_values
 from tui.runs.run_records import (
     Gpus,
     NodesAndPods,
@@ -42,8 +42,8 @@ from tui.runs.run_records import (
     with_log,
 )
 from tui.runs.store import RunStore
-from tui.session.life import FIRST_LINES, LINES, Life, few_of, is_broken
-from tui.settings.options import DEFAULT_ALERTS, AlertRule
+from tui.session.life import FIRST_LINES, LINES, Life, few_of
+from tui.settings.options import DEFAULT_ALERTS, RULES_AT_END, AlertRule
 from tui.tables.filters import own_names
 
 # Shortest interval between two reads of one log.
@@ -70,8 +70,6 @@ LOSS_LINES = 100
 MAX_JOBS = 512
 IDLE_S = 10.0
 LOG_PERMISSION = "get pods/log"
-_Mark = tuple[Silence | None, tuple[Straggler, ...], tuple[CurveAlert, ...], bool, tuple[object, ...]]
-_ALIVE: _Mark = (None, (), (), False, ())
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +83,7 @@ class _JobReads:
     lines: int = FIRST_LINES
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=LINES))
     history: RunHistory = field(default_factory=RunHistory)
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[CurveAlert, ...] = ()
     files: CurveFeed | None = None
     run: RunRecord | None = None  # with the values in the lines read so far
     is_described: bool = False
@@ -97,7 +95,7 @@ class _JobReads:
 class LifeFeed:
     """Signs of life and losses of the user's own and the visible running jobs.
 
-    Views show the losses in `life` and the jobs of `overlay`; only the feed's own task sends requests.
+    Views show the losses in `life` and the `signs`; only the feed's own task sends requests.
     """
 
     def __init__(
@@ -110,7 +108,7 @@ class LifeFeed:
         hub: LogHub | None = None,
         runs: RunStore | None = None,
         place: Callable[[], NodesAndPods] = NodesAndPods,
-        on_marks: Callable[[], None] = lambda: None,
+        on_signs: Callable[[], None] = lambda: None,
         rules: Collection[AlertRule] = DEFAULT_ALERTS,
         least_s: float = LEAST_S,
         read_s: float = READ_S,
@@ -120,7 +118,7 @@ class LifeFeed:
         `jobs` returns all jobs, of which the user's own running ones are read, besides the visible jobs of
         `life`. Lines that `hub` holds are not read again. Without `permissions`, the permission to read logs
         is not checked. Runs that end are recorded in `runs`; `place` returns the nodes and pods of the
-        cluster. `on_marks` is called when `overlay` returns something new.
+        cluster. `on_signs` is called when `signs` or `evidence` change.
         """
         self.life = life or Life()
         self.life.is_idle = self._is_idle
@@ -130,13 +128,15 @@ class LifeFeed:
         self._place = place
         self._permissions = permissions
         self._jobs = jobs
-        self._on_marks = on_marks
+        self._on_signs = on_signs
         self._rules = rules
         self._least_s = least_s
         self._read_s = read_s
         self._reads: dict[str, _JobReads] = {}
-        self._marks: dict[str, _Mark] = {}
-        self._shown: dict[str, tuple[Job, _Mark, Job]] = {}
+        self._signs: dict[str, LifeSigns] = {}
+        self.evidence: dict[str, RankEvidence] = {}
+        """Ranks that the lines of jobs prove, by uid."""
+        self._by_uid = self._reads, self._signs, self.evidence, self.life.losses, self.life.curves
         self._seen_jobs: Sequence[Job] = ()
         self._own_running: tuple[Job, ...] = ()
         self._ended: tuple[Job, ...] = ()
@@ -151,24 +151,13 @@ class LifeFeed:
         found = (self._reads[job.uid] for job in self.life.visible_jobs if job.uid in self._wanted)
         return all(each.at_s > -math.inf and not each.is_busy for each in found)
 
-    def overlay(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-        """Return the jobs with their silence, stragglers and NaN; unchanged ones stay the same objects."""
-        if not self._marks:
-            return jobs
-        return tuple([self._marked(job) if job.uid in self._marks else job for job in jobs])
-
-    def _marked(self, job: Job) -> Job:
-        mark, shown = self._marks[job.uid], self._shown.get(job.uid)
-        if shown is None or shown[0] is not job or shown[1] != mark:
-            silence, stragglers, alerts, has_nan, _ = mark
-            if job.status is not Status.RUNNING:
-                silence, stragglers = None, ()
-                alerts = tuple(each for each in alerts if each.rule == AlertRule.DIVERGED)
-            reads = self._reads.get(job.uid)
-            marked = reads.liveness.with_restarts(reads.ranks.apply(job)) if reads is not None else job
-            marked = replace(marked, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
-            shown = self._shown[job.uid] = (job, mark, marked if marked != job else job)
-        return shown[2]
+    def signs(self, jobs: Iterable[Job]) -> Mapping[str, LifeSigns]:
+        """Return the trouble in the output of these jobs, by uid of those that have any."""
+        found = ((job, self._signs[job.uid]) for job in jobs if job.uid in self._signs)
+        running = Status.RUNNING
+        return {
+            job.uid: signs if job.status is running else _lasting(signs, RULES_AT_END) for job, signs in found
+        }
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -213,7 +202,7 @@ class LifeFeed:
                 self._gone[uid] = reads.job
                 reads.at_s = -math.inf
         kept = {*uids, *self._gone, *(job.uid for job in self.life.visible_jobs)}
-        for by_uid in (self._reads, self.life.losses, self.life.curves, self._marks, self._shown):
+        for by_uid in self._by_uid:
             for uid in by_uid.keys() - kept:
                 del by_uid[uid]
 
@@ -232,9 +221,8 @@ class LifeFeed:
                 reads.at_s = -math.inf  # to read its last loss
             reads.job = job
         for job in visible:
-            if job.uid not in self._marks and job.status.is_final and (run := self.runs.get(job.uid)):
-                at_end = with_end(job, run)
-                self._set_mark(job.uid, (None, (), at_end.alerts, at_end.has_nan, ()))
+            if job.uid not in self._signs and job.status.is_final:
+                self._set_signs(job.uid, signs_at_end(job, self.runs.get(job.uid)))
         self._wanted = wanted.keys()
         due_s = asyncio.get_running_loop().time() - self._read_s
         due = [each for uid in wanted if not (each := self._reads[uid]).is_busy and each.at_s <= due_s]
@@ -266,11 +254,11 @@ class LifeFeed:
         old_s = asyncio.get_running_loop().time() - 4 * self._read_s
         for each in hidden:
             is_over = each.job.status.is_final  # then it stays as it was at its end
-            if each.at_s < old_s and not is_over and self._marks.get(each.job.uid, _ALIVE)[:3] != _ALIVE[:3]:
-                self._marks[each.job.uid] = (*_ALIVE[:3], *self._marks[each.job.uid][3:])
-                self._on_marks()
+            if each.at_s < old_s and not is_over:
+                signs = self._signs.get(each.job.uid, NO_SIGNS)
+                self._set_signs(each.job.uid, _lasting(signs, (AlertRule.NAN,)))
         for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:
-            for by_uid in (self._reads, self.life.losses, self.life.curves, self._marks, self._shown):
+            for by_uid in self._by_uid:
                 by_uid.pop(old.job.uid, None)
 
     async def _read_next(self, reads: _JobReads, is_chief: bool, slots: asyncio.Semaphore) -> None:
@@ -288,7 +276,7 @@ class LifeFeed:
         except KubeError as error:
             if job.status.is_final and isinstance(error, NotFound | Invalid):
                 self.runs.add(replace_record(self._newest(reads), is_partial=True))
-                self._publish(job, ())
+                self.life.set_loss(job, ())
         finally:
             reads.is_busy = False
             slots.release()
@@ -337,10 +325,7 @@ class LifeFeed:
 
     def _record_values(self, job: Job, values: Sequence[float]) -> None:
         if values and values != self.life.losses.get(job.uid):
-            self._publish(job, values)
-
-    def _publish(self, job: Job, values: Sequence[float]) -> None:
-        self.life.set_loss(job, values)
+            self.life.set_loss(job, values)
 
     async def _read_other(self, reads: _JobReads) -> None:
         if others := targets_of(reads.ranks.apply(reads.job))[1:]:
@@ -360,19 +345,18 @@ class LifeFeed:
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
 
     def _judge(self, reads: _JobReads) -> None:
-        job, values = reads.job, self.life.losses.get(reads.job.uid, ())
-        has_nan = AlertRule.NAN in self._rules and is_broken(values)
-        alerts = shown_alerts(reads.alerts)
-        known = reads.liveness.with_restarts(reads.ranks.apply(job)).instances
-        is_plain = not has_assumed_ranks(job) and not any(each.rank_restarts for each in known)
-        proofs = () if is_plain else tuple((each.ranks, each.is_chief, each.restarts) for each in known)
-        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), alerts, has_nan, proofs)
-        self._set_mark(job.uid, mark)
+        job, liveness, alerts = reads.job, reads.liveness, shown_alerts(reads.alerts, reads.job.status)
+        evidence = reads.ranks.evidence(job, dict(liveness.rank_restarts))
+        if evidence != self.evidence.pop(job.uid, None):
+            self._on_signs()
+        if evidence is not None:
+            self.evidence[job.uid] = evidence
+        self._set_signs(job.uid, LifeSigns(liveness.silence(job), liveness.stragglers(job), alerts))
 
-    def _set_mark(self, uid: str, mark: _Mark) -> None:
-        if mark != self._marks.get(uid, _ALIVE):
-            self._marks[uid] = mark
-            self._on_marks()
+    def _set_signs(self, uid: str, signs: LifeSigns) -> None:
+        if signs != self._signs.get(uid, NO_SIGNS):
+            self._signs[uid] = signs
+            self._on_signs()
 
     async def _describe(self, reads: _JobReads) -> None:
         # Once for each job, and early: its object may be gone when the run has ended.
@@ -400,7 +384,7 @@ class LifeFeed:
                 curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
                 values = _losses_of(curves)
         self.runs.add(with_alerts(self._newest(reads), reads.alerts))
-        self._publish(reads.job, values)
+        self.life.set_loss(reads.job, values)
 
     async def _record_gone(self, reads: _JobReads) -> None:
         # A job of another namespace than the one shown is not gone.
@@ -439,6 +423,10 @@ class LifeFeed:
         newest = zip(curve.steps[-LINES:], curve.wall_times[-LINES:], strict=True)
         reads.liveness.add_metrics(newest, now_s, asyncio.get_running_loop().time())
         return few_of(curve.values)
+
+
+def _lasting(signs: LifeSigns, rules: Collection[AlertRule]) -> LifeSigns:
+    return LifeSigns(alerts=tuple(each for each in signs.alerts if each.rule in rules))
 
 
 def _losses_of(curves: Sequence[ScalarCurve]) -> Sequence[float]:

@@ -100,8 +100,8 @@ class Session:
             hub=self.logs,
             runs=self.runs,
             place=lambda: self.place,
-            on_marks=self.mirror.publish_soon,
+            on_signs=self.mirror.publish_soon,
             rules=self.options.alerts,
         )
-        self.mirror.overlay = feed.overlay
+        self.mirror.evidence, self.mirror.life = feed.evidence, feed.signs
         return feed

@@ -51,6 +51,8 @@ class AlertRule(StrEnum):
     PLATEAU = "plateau"
 
 
+# Those that matter of an ended job.
+RULES_AT_END = (AlertRule.NAN, AlertRule.DIVERGED)
 # A loss that no longer improves is usual at the end of a run.
 DEFAULT_ALERTS = (AlertRule.NAN, AlertRule.DIVERGED, AlertRule.SLOW)
 NoticeScope = Literal["mine", "all", "off"]

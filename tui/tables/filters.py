@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
-from k8s.snapshot import Job
+from k8s.snapshot import NO_SIGNS, Job, LifeSigns
 from k8s.status import BEING_READ, Status
 from tui.settings.options import FINISHED_DAYS, local_user
 
@@ -31,6 +31,7 @@ def filter_jobs(
     users: Iterable[str],
     now: datetime,
     *,
+    signs: Callable[[Job], LifeSigns] = lambda _job: NO_SIGNS,
     only_mine: bool = False,
     only_faults: bool = False,
     with_older: bool = False,
@@ -42,6 +43,7 @@ def filter_jobs(
         jobs: All jobs.
         users: The user's names; see `own_names`.
         now: The cluster's time.
+        signs: Returns the trouble in the output of a job.
         only_mine: Leave out other users' jobs, unless none is known to be the user's.
         only_faults: Leave out jobs that need no attention.
         with_older: Include jobs that finished long ago.
@@ -52,7 +54,7 @@ def filter_jobs(
     is_mine = only_mine and bool(mine)
     shown: Sequence[Job] = mine if is_mine else jobs
     if only_faults:
-        shown = [job for job in shown if is_fault(job)]
+        shown = [job for job in shown if is_fault(job, signs(job))]
     if with_older:
         return FilteredJobs(shown, len(mine), is_mine, 0)
     oldest = now - timedelta(days=finished_days)
@@ -71,14 +73,14 @@ def own_names(user: str) -> frozenset[str]:
     return frozenset({*names, local_user()} - {""})
 
 
-def is_fault(job: Job) -> bool:
+def is_fault(job: Job, signs: LifeSigns) -> bool:
     """Return True if a job needs attention: it failed, restarts, its output shows trouble, or it is stuck."""
-    return (job.status in _FAULTS and job.reason != BEING_READ) or is_loud(job)
+    return (job.status in _FAULTS and job.reason != BEING_READ) or is_loud(job, signs)
 
 
-def is_loud(job: Job) -> bool:
+def is_loud(job: Job, signs: LifeSigns) -> bool:
     """Return True if a job's reason must be visible, or the trouble of a running one."""
-    return (job.reason not in ("", BEING_READ) and job.status not in _AT_REST) or job.is_troubled
+    return (job.reason not in ("", BEING_READ) and job.status not in _AT_REST) or signs.is_trouble
 
 
 def silent_ranks(job: Job) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from k8s.snapshot import Job
+from k8s.snapshot import NO_SIGNS, Job, LifeSigns
 from k8s.status import BEING_READ, Status
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.tables.filters import is_loud, silent_ranks
@@ -46,20 +46,26 @@ class JobsNow(msgspec.Struct, frozen=True):
     """Loss history by job uid."""
     run: Callable[[str], RunRecord | None] = lambda _uid: None
     """Returns the record of an ended job by its uid."""
+    signs: Callable[[Job], LifeSigns] = lambda _job: NO_SIGNS
+    """Returns the trouble in the output of a job."""
+
+    def reason(self, job: Job) -> str:
+        """Return the reason of a job and the trouble in its output."""
+        return reason_text(job, self.signs(job), self.clock)
 
 
-def status_text(job: Job, clock: Clock) -> Run:
+def status_text(job: Job, now: JobsNow) -> Run:
     """Return a job's status with its duration, and the style."""
     if job.reason == BEING_READ:
         return "reading…", "quiet"
     words, look = status_run(
         job.status, job.reason, max([job.restarts, *(each.restarts for each in job.instances)])
     )
-    if job.is_troubled and look in ("running", "done"):
+    if now.signs(job).is_trouble and look in ("running", "done"):
         words, look = f"! {words}", "pending"
     if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
         return words, look
-    return f"{words} {clock.age(job.started, job.finished)}", look
+    return f"{words} {now.clock.age(job.started, job.finished)}", look
 
 
 def duration_s(job: Job, now: datetime) -> int | None:
@@ -143,7 +149,8 @@ def _best(job: Job, now: JobsNow) -> Cell:
 
 def silent_s(job: Job, now: JobsNow) -> int | None:
     """Return the age of the newest line or metric of a silent job or of its silent ranks; else None."""
-    return seconds_since(job.silence.since, now.clock.now) if job.silence is not None else None
+    silence = now.signs(job).silence
+    return seconds_since(silence.since, now.clock.now) if silence is not None else None
 
 
 def _short(value: float) -> str:
@@ -200,7 +207,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "status", "STATUS", min_width=11, flashes=True,
-        cell=lambda job, now: Cell(*status_text(job, now.clock), sort=float(_STATUSES.index(job.status))),
+        cell=lambda job, now: Cell(*status_text(job, now), sort=float(_STATUSES.index(job.status))),
         value=lambda job, _: str(job.status), printed="table", text=lambda job, _: str(job.status),
     ),
     ListColumn(
@@ -247,7 +254,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ListColumn(
         "silent_s", "SILENT", align="right", in_console=False, printed="wide", json="silent silent_s",
         cell=lambda job, now: Cell(age(silent_s(job, now))),
-        values=lambda job, now: {"silent": job.silence is not None, "silent_s": silent_s(job, now)},
+        values=lambda job, now: {"silent": silent_s(job, now) is not None, "silent_s": silent_s(job, now)},
     ),
     ListColumn(
         "nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28,
@@ -270,8 +277,10 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "reason", "REASON", elide="end", min_width=10, max_width=120,
-        cell=lambda job, now: Cell(reason_text(job, now.clock) or NOTHING, "" if is_loud(job) else "quiet"),
-        value=lambda job, now: reason_text(job, now.clock), printed="wide",
+        cell=lambda job, now: Cell(
+            now.reason(job) or NOTHING, "" if is_loud(job, now.signs(job)) else "quiet"
+        ),
+        value=lambda job, now: now.reason(job), printed="wide",
     ),
 )  # fmt: skip
 # What `top jobs` prints, about GPUs alone.
@@ -282,7 +291,7 @@ TOP_KEYS = (
 
 def job_row(job: Job, columns: Sequence[ListColumn[Job, JobsNow]], now: JobsNow, *, has_detail: bool) -> Row:
     """Return the row of a job; `has_detail` puts an urgent reason on a second line."""
-    detail = f"└ {reason_text(job, now.clock)}" if has_detail and is_loud(job) else None
+    detail = f"└ {now.reason(job)}" if has_detail and is_loud(job, now.signs(job)) else None
     return Row(job.uid, cells(job, now, columns), detail)
 
 

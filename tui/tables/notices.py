@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from k8s.kinds.base import JobRef
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.snapshot import NO_SIGNS, ClusterSnapshot, Job, LifeSigns
 from k8s.status import Status
 from k8s.status.job import without_leftovers
 from k8s.status.pod import ASKED_TO_STOP
 from k8s.text.sanitize import sanitize
-from tui.settings.options import NoticeEvent, NotifyOptions
+from tui.settings.options import RULES_AT_END, NoticeEvent, NotifyOptions
 from tui.tables.column import Cell, ListColumn
 from tui.tables.filters import own_names
 from tui.text.format import NOTHING, CellStyle, Clock, Run, count, reason_text, timestamp, trouble_text
@@ -29,6 +29,8 @@ FIRST_READ = timedelta(minutes=1)
 SILENT_AFTER, SILENT_INTERVALS = timedelta(minutes=1), 5
 _NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 _BROKEN = (Status.FAILED, Status.RESTARTING)
+_Event = tuple[NoticeEvent, datetime]
+_Seen = tuple[Job, LifeSigns]
 _EXIT = re.compile(r"\bexit (\d{1,3})\b")
 WORDS = {
     NoticeEvent.FAILED: "failed",
@@ -98,8 +100,8 @@ class NoticeLog:
         self._options = options
         self._by_key: dict[str, JobNotice] = {}
         self._items: tuple[JobNotice, ...] | None = ()
-        self._jobs: dict[str, Job] = {}
-        self._seen_jobs: tuple[Job, ...] | None = None
+        self._jobs: dict[str, _Seen] = {}
+        self._seen: object = None
         self._scope: tuple[str, str] | None = None
         self._began = self._last = datetime.min
 
@@ -116,7 +118,7 @@ class NoticeLog:
         `now` is the server's time.
         """
         is_live = snapshot.is_synced and not snapshot.stale
-        if not is_live or jobs is self._seen_jobs or not self._options.events:
+        if not is_live or self._seen == (jobs, snapshot.life) or not self._options.events:
             return []
         names = own_names(snapshot.user)
         if self._scope is None or self._scope[0] != snapshot.context:
@@ -125,19 +127,20 @@ class NoticeLog:
         scope = (snapshot.context, snapshot.namespace if snapshot.missing_jobs else "")
         is_same = scope == self._scope
         found: list[JobNotice] = []
-        after: dict[str, Job] = {}
+        after: dict[str, _Seen] = {}
         for job in jobs:
-            before = after[job.uid] = self._jobs.get(job.uid, job)
-            if before is job and (job.uid in self._jobs or not is_same):
+            seen, before = (job, snapshot.signs(job)), self._jobs.get(job.uid)
+            after[job.uid] = before or seen
+            if (before[0] is job and before[1] == seen[1]) if before is not None else not is_same:
                 continue
-            if before.replicas and not job.replicas:
+            if before is not None and before[0].replicas and not job.replicas:
                 continue  # its object was deleted, so the end of its last pods is no news
-            after[job.uid] = job
+            after[job.uid] = seen
             if (is_mine := job.user in names) or self._options.is_for_everyone:
-                for event, at in self._events(None if before is job else before, job, now):
-                    found += self._add(_notice(event, at, job, snapshot.context, is_mine))
-                self._update_reason(before, job)
-        self._jobs, self._seen_jobs, self._scope, self._last = after, jobs, scope, now
+                for event, at in self._events(before, seen, now):
+                    found += self._add(_notice(event, at, seen, snapshot.context, is_mine))
+                self._update_reason(before or seen, seen)
+        self._jobs, self._seen, self._scope, self._last = after, (jobs, snapshot.life), scope, now
         while len(self._by_key) > MAX_NOTICES:
             del self._by_key[next(iter(self._by_key))]
         return found
@@ -167,7 +170,9 @@ class NoticeLog:
         self._by_key[notice.key] = notice
         self._items = None
 
-    def _events(self, before: Job | None, job: Job, now: datetime) -> Iterable[tuple[NoticeEvent, datetime]]:
+    def _events(self, seen_before: _Seen | None, seen: _Seen, now: datetime) -> Iterable[_Event]:
+        job, signs = seen
+        before, signs_before = seen_before or (None, NO_SIGNS)
         if before is None:
             # A job may be new only to us, for example if its kind could not be listed before.
             is_new = (job.created or self._began) >= self._began
@@ -184,18 +189,16 @@ class NoticeLog:
             yield NoticeEvent.STARTED, self._within(job.started or now, now)
         if status.is_final and _ended_at(job, now) < self._began:
             return
-        silence = None if status.is_final else job.silence
-        if silence is not None and (before is None or before.silence is None):
+        silence = None if status.is_final else signs.silence
+        if silence is not None and signs_before.silence is None:
             # Some ranks are read late, so an old silence may be found long after the console opened.
             usual = timedelta(seconds=silence.usual_s)
             if silence.since + max(SILENT_AFTER, SILENT_INTERVALS * usual) >= self._began:
                 yield NoticeEvent.SILENT, now
         is_old = (job.created or self._began) < self._began and now - self._began < FIRST_READ
-        if job.has_nan and not (before is not None and before.has_nan) and not is_old:
-            yield NoticeEvent.NAN, now
-        known = {each.rule for each in before.alerts} if before is not None else set()
-        for alert in () if is_old else job.alerts:
-            if alert.rule not in known and (not status.is_final or alert.rule == NoticeEvent.DIVERGED):
+        known = {each.rule for each in signs_before.alerts}
+        for alert in () if is_old else signs.alerts:
+            if alert.rule not in known and (not status.is_final or alert.rule in RULES_AT_END):
                 yield NoticeEvent(alert.rule), now
 
     def _is_restart(self, was: Status, job: Job) -> bool:
@@ -232,29 +235,29 @@ class NoticeLog:
         if old.count > 1:
             self._put(replace(old, count=old.count - 1))
 
-    def _update_reason(self, before: Job, job: Job) -> None:
+    def _update_reason(self, before: _Seen, after: _Seen) -> None:
+        job = after[0]
         event = {Status.FAILED: NoticeEvent.FAILED, Status.SUCCEEDED: NoticeEvent.ENDED}.get(
             job.status, NoticeEvent.RESTARTED
         )
         old = self._find(job.uid, event) if job.status in (*_BROKEN, Status.SUCCEEDED) else None
-        if old is not None and (reason := _end_reason(job, old.at)) != _end_reason(before, old.at):
+        if old is not None and (reason := _end_reason(*after, old.at)) != _end_reason(*before, old.at):
             self._put(replace(old, reason=reason))
 
 
-def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: bool) -> JobNotice:
-    reason = _end_reason(job, at) if job.status.is_final else job.reason
+def _notice(event: NoticeEvent, at: datetime, seen: _Seen, context: str, is_mine: bool) -> JobNotice:
+    job, signs = seen
+    reason = _end_reason(job, signs, at) if job.status.is_final else job.reason
     if event is NoticeEvent.SILENT:
-        reason = trouble_text(job, Clock(at))
-    elif event is NoticeEvent.NAN:
-        reason = trouble_text(replace(job, silence=None), Clock(at))
+        reason = trouble_text(signs, Clock(at))
     elif event is NoticeEvent.RESTARTED and not reason:
         reason = next((f"{each.name}: {each.reason}" for each in job.instances if each.rank_restarts), "")
-    reason = next((each.text for each in job.alerts if each.rule == event), reason)
+    reason = next((each.text for each in signs.alerts if each.rule == event), reason)
     return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)
 
 
-def _end_reason(job: Job, at: datetime) -> str:
-    return without_leftovers(reason_text(job, Clock(at)))
+def _end_reason(job: Job, signs: LifeSigns, at: datetime) -> str:
+    return without_leftovers(reason_text(job, signs, Clock(at)))
 
 
 def _ended_at(job: Job, otherwise: datetime) -> datetime:

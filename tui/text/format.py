@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from k8s.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from k8s.snapshot import Job
+    from k8s.snapshot import Job, LifeSigns
 
 MAX_NAMED_RANKS = 3
 # `themes/base.tcss` gives each look its colour; empty is plain.
@@ -260,19 +260,19 @@ def shares(amounts: Sequence[int], width: int) -> list[int]:
     return cells
 
 
-def reason_text(job: Job, clock: Clock) -> str:
+def reason_text(job: Job, signs: LifeSigns, clock: Clock) -> str:
     """Return the reason of a job wherever it is shown: of its status, and of trouble in its output."""
-    trouble = trouble_text(job, clock)
+    trouble = trouble_text(signs, clock)
     return "; ".join(filter(None, (job.reason, trouble) if job.status == "Failed" else (trouble, job.reason)))
 
 
-def trouble_text(job: Job, clock: Clock) -> str:
-    """Describe a job whose output needs attention, as `no line for 5m, usually every 2s`; else empty."""
-    silence = job.silence
-    if silence is None and job.curve_trouble:
-        return job.curve_trouble
+def trouble_text(signs: LifeSigns, clock: Clock) -> str:
+    """Describe output that needs attention, as `no line for 5m, usually every 2s`; empty if it is well."""
+    silence = signs.silence
+    if silence is None and signs.alerts:
+        return signs.alerts[0].text
     if silence is None:
-        behind = [each for each in job.stragglers if each.steps_behind]
+        behind = [each for each in signs.stragglers if each.steps_behind]
         return ", ".join(f"{each.writer} {each.text}" for each in behind[:MAX_NAMED_RANKS])
     more = len(silence.writers) - MAX_NAMED_RANKS
     which = f" of {compact_ranges(silence.writers[:MAX_NAMED_RANKS])}" if silence.writers else ""

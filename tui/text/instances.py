@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from k8s.snapshot import Instance, Job
+from k8s.snapshot import Instance, Job, LifeSigns
 from k8s.status import Status
 from k8s.text.errors import NotFound
 from tui.text.format import NOTHING
@@ -52,9 +52,9 @@ def find_container(instance: Instance, name: str = "") -> str:
     return name or next(iter(instance.containers), "")
 
 
-def is_silent(job: Job, instance: Instance, rank: int | None = None) -> bool:
+def is_silent(signs: LifeSigns, instance: Instance, rank: int | None = None) -> bool:
     """Return True if an instance, or one rank of it, is silent: alone, or with all of the job."""
-    if job.silence is None or instance.status is not Status.RUNNING:
+    if signs.silence is None or instance.status is not Status.RUNNING:
         return False
-    names, ranks = job.silence.writers, instance.ranks if rank is None else (rank,)
+    names, ranks = signs.silence.writers, instance.ranks if rank is None else (rank,)
     return not names or instance.name in names or any(f"rank {each}" in names for each in ranks)

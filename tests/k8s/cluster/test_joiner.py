@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from k8s.cluster.job_builder import RankEvidence
 from k8s.cluster.joiner import NOT_LISTED, Joiner, cooperatively
 from k8s.kinds import DeclaredJob, JobRef, Replica
 from k8s.models import (
@@ -29,7 +30,16 @@ from k8s.models import (
 )
 from k8s.snapshot import Job, NodeRow
 from k8s.status import BEING_READ
-from tests.support.objects import GPU, join, join_again, listed, pod_of, pytorch_job, read_jobs
+from tests.support.objects import (
+    GPU,
+    elastic_job,
+    join,
+    join_again,
+    listed,
+    pod_of,
+    pytorch_job,
+    read_jobs,
+)
 
 MADE = datetime(2026, 11, 20, tzinfo=UTC)
 KINDS = (("PyTorchJob", "kubeflow.org/v1"), ("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))
@@ -270,3 +280,25 @@ async def test_joining_a_large_cluster_yields_to_the_event_loop() -> None:
     other.cancel()
     assert turns > 1
     assert joiner.rows == join([], read, read_jobs(job))
+
+
+def test_ranks_that_logs_prove_change_their_job_only_and_are_withdrawn_with_the_evidence() -> None:
+    (gale, pods), (calm, others) = elastic_job("gale"), elastic_job("calm")
+    read, jobs, joiner = (
+        Reader[Pod](Pod).read_list(listed(*pods, *others))[1],
+        read_jobs(gale, calm),
+        Joiner(),
+    )
+
+    def rows(evidence: dict[str, RankEvidence]) -> dict[str, Job]:
+        return {job.ref.name: job for job in join_again(joiner, [], read, jobs, evidence=evidence)[1]}
+
+    assumed = rows({})
+    first, second = (each.pod_uid for each in assumed["gale"].instances)
+    swapped = RankEvidence({first: (1,), second: (0,)}, {}, {})
+    evidence = {assumed["gale"].uid: swapped, "of a job that is gone": swapped}
+    proven = rows(evidence)
+    assert proven["calm"] is assumed["calm"] and rows(evidence)["gale"] is proven["gale"]
+    assert [(each.ranks, each.is_chief) for each in proven["gale"].instances] == [((1,), False), ((0,), True)]
+    read = [msgspec.structs.replace(each) for each in read]  # as a later event brings them
+    assert rows(evidence) == proven and rows({}) == assumed

@@ -99,7 +99,7 @@ def test_a_field_of_the_wrong_type_does_not_hide_any_object(
     node_rows, job_rows = join(nodes, pods, jobs)
     for _ in (reasons := PendingReasons()).steps(job_rows, nodes, node_rows, jobs):
         pass
-    shown = {row.ref.name: row for row in reasons.jobs}
+    shown = {row.ref.name: row for row in reasons.shown(job_rows)}
     for each in flagged if kind else ():
         row = shown[meta(each).name]
         assert row.status is Status.UNKNOWN and meta(each).unreadable in row.reason

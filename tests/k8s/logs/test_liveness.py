@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from cProfile import Profile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
 from msgspec import structs
 
+from k8s.cluster.job_builder import RankEvidence
 from k8s.logs.lines import LogLine, targets_of
 from k8s.logs.liveness import JobLiveness
 from k8s.logs.prefixes import RankReader
@@ -37,7 +38,8 @@ def test_processes_that_torchrun_restarts_count_as_restarts_of_their_pod() -> No
             for at, text in enumerate(said[:end])
         ]
         liveness.add(target, lines, BEGIN_S + end, float(end))
-        job = liveness.with_restarts(job)  # also of a job that has them
+        evidence = RankEvidence({}, {}, liveness.rank_restarts)
+        job = replace(job, instances=evidence.apply(job.instances))  # also of a job that has them
         liveness.begin(job)
         assert [(each.restarts, each.rank_restarts) for each in job.instances] == [
             (restarts, restarts),

@@ -15,7 +15,7 @@ from k8s.reasons.causes.ended import _triage_facts
 from k8s.reasons.evidence import Evidence
 from k8s.reasons.failures.causes import Triage
 from k8s.reasons.rules import explain
-from k8s.snapshot import CurveAlert, Silence, Straggler
+from k8s.snapshot import CurveAlert, LifeSigns, Silence, Straggler
 from k8s.status import Status
 from tests.support.evidence import (
     NOW,
@@ -282,8 +282,9 @@ def test_the_full_text_of_an_answer_starts_with_its_sentence() -> None:
 
 
 def test_silence_bad_curves_and_stragglers_of_a_running_job_are_reported() -> None:
-    def why(status: Status = Status.RUNNING, **known: Any) -> Cause:
-        return explain(Evidence(job=replace(job_of([instance(status=status)], status), **known), now=NOW))
+    def why(status: Status = Status.RUNNING, **signs: Any) -> Cause:
+        job = job_of([instance(status=status)], status)
+        return explain(Evidence(job=job, now=NOW, signs=LifeSigns(**signs)))
 
     since = NOW - timedelta(seconds=312)
     found = why(silence=Silence(since, 2.4))
@@ -291,14 +292,16 @@ def test_silence_bad_curves_and_stragglers_of_a_running_job_are_reported() -> No
     assert texts(found, "silence") == ["newest line at 11:54:48"] and "diagnose bert" in found.help[0]
     found = why(silence=Silence(since, 0.25, ("rank 1", "rank 3")))
     assert found.sentence == "It runs, but no line of rank 1 and rank 3 for 5 min, usually every 0.25 s."
-    found = why(has_nan=True)
+    slow_steps = CurveAlert("slow", "a step takes 12s")
+    found = why(alerts=(CurveAlert("nan", "its newest loss is not a finite number"), slow_steps))
     assert found.sentence == "It runs, but its newest loss is not a finite number."
     assert found.help == ("See since when: gpuconsole curves bert",)
-    over = why(Status.SUCCEEDED, has_nan=True).sentence
-    assert over == "It succeeded: 1 of 1 pod, but its last loss is not a finite number."
+    over = why(Status.SUCCEEDED, alerts=(CurveAlert("diverged", "its loss is high"),)).sentence
+    assert over == "It succeeded: 1 of 1 pod, but its loss is high."
     pod = structs.replace(instance(status=Status.RUNNING), rank_restarts=1, reason="rank 0 exit 3, again")
-    assert texts(why(instances=(pod,)), "restarts") == ["master-0: rank 0 exit 3, again"]
-    found = why(alerts=(CurveAlert("diverged", "its loss is high"), CurveAlert("slow", "a step takes 12s")))
+    restarted = explain(Evidence(job=job_of([pod], Status.RUNNING), now=NOW))
+    assert texts(restarted, "restarts") == ["master-0: rank 0 exit 3, again"]
+    found = why(alerts=(CurveAlert("diverged", "its loss is high"), slow_steps))
     assert found.sentence == "It runs, but its loss is high and a step takes 12s."
     assert found.help == ("See since when: gpuconsole curves bert",)
     slow = (Straggler("rank 3", "worker-3", 12),)

@@ -49,7 +49,7 @@ class Cluster:
         rows, jobs = join_again(self._joiner, self.nodes, self.pods, self.declared)
         for _ in self._reasons.steps(jobs, self.nodes if nodes is None else nodes, rows, self.declared):
             pass
-        return self._reasons.jobs
+        return self._reasons.shown(jobs)
 
     def reason(self, name: str) -> str:
         return next(job.reason for job in self.jobs() if job.ref.name == name)

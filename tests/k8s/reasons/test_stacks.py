@@ -157,8 +157,7 @@ def test_flight_recorders_name_the_ranks_missing_from_a_collective(
     recorders: dict[int, Any], sentences: list[str]
 ) -> None:
     found = compare(
-        {rank: {GROUP: entries} for rank, entries in recorders.items()},
-        dict.fromkeys(recorders, 100 * 10**9),
+        {rank: {GROUP: entries} for rank, entries in recorders.items()}, dict.fromkeys(recorders, 100 * 10**9)
     )
     assert [each.sentence for each in found] == sentences
 

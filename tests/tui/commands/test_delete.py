@@ -177,11 +177,7 @@ async def test_edit_runs_kubectl_on_the_cluster_in_use_and_exits_as_it_does(
         (("edit", "running"), 1, "kubectl, which edits it, is not found."),
         (("edit", "nosuch"), 1, "There is no job nosuch"),
         (("--readonly", "edit", "running"), 1, "disabled by --readonly"),
-        (
-            ("edit", "running", "--yes"),
-            2,
-            "--yes is gone: kubectl applies the change when",
-        ),
+        (("edit", "running", "--yes"), 2, "--yes is gone: kubectl applies the change when"),
     ],
 )
 async def test_edit_reports_why_it_cannot(

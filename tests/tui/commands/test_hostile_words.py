@@ -89,13 +89,7 @@ LINES: dict[str, str] = {
     "help": "help; help jobs",
 }
 """Invocations of each command that print names given by others."""
-ON_A_TERMINAL = (
-    "list -o wide",
-    "delete evil",
-    "suspend evil",
-    "clone evil",
-    "shell evil -- {hostile}",
-)
+ON_A_TERMINAL = ("list -o wide", "delete evil", "suspend evil", "clone evil", "shell evil -- {hostile}")
 """A table, questions, progress, and a command that takes the terminal for itself."""
 
 

@@ -73,14 +73,8 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine) -> None:
         ("a: &a [*a]\n", "Not a valid manifest"),
         ("a: !!python/object:os.system {}\n", "is not YAML.\nLine 1"),
         ("a: \x01\n", "is not YAML"),
-        (
-            f"{ENV}    - {{name: DEBUG, value: off}}\n",
-            "Line 5, column 28: the value of a variable must be",
-        ),
-        (
-            f"{ENV}    - name: MASK\n      value: 0x10\n",
-            "Line 6, column 14: the value of a variable must",
-        ),
+        (f"{ENV}    - {{name: DEBUG, value: off}}\n", "Line 5, column 28: the value of a variable must be"),
+        (f"{ENV}    - name: MASK\n      value: 0x10\n", "Line 6, column 14: the value of a variable must"),
         (f"{ENV}    - name: N\n      value: 8\n", 'quote it, as "8".'),
         (BOMB, "larger than 3 MiB, the most that a cluster accepts"),
         (
@@ -284,10 +278,7 @@ NO_SECRET = f"would wait for Secret nope, which does not exist in default; {ADVI
         (job_with(gpus=4, workers=2), busy("each of 2 pods needs 4")),
         (mixed(), busy("master-0 needs 8")),
         (elastic(), busy("master-0 needs 8")),
-        (
-            batch_job("demo", 100, gpus=1, indexed=True, parallelism=2),
-            busy("each of 2 pods needs 1"),
-        ),
+        (batch_job("demo", 100, gpus=1, indexed=True, parallelism=2), busy("each of 2 pods needs 1")),
         (batch_job("demo", 100, gpus=1), busy("pod-0 needs 1")),
         (job_with(volumes=on_claim("taken")), ""),
     ],

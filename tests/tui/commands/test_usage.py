@@ -339,9 +339,7 @@ def test_every_chapter_is_printed_without_its_markers(topic: str, capsys: pytest
     assert not [line for line in prose if re.search(r"<!--|\*\*|^\s*\||^#|```|\]\(", line)]
 
 
-def test_a_chapter_is_wrapped_with_aligned_tables_and_without_markup(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_chapter_is_wrapped_with_aligned_tables_and_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "# Title\n\nOne **bold** and\n`a *b*` line, [see](x.md).\n- item `x`\n  goes *on* and on and on\n\n"
         "| key | does |\n|---|---|\n| `a\\|b` | one two three four |\n\n```sh\n# run\n```\n\n"

@@ -266,7 +266,7 @@ async def test_wait_for_silent_ends_when_the_first_job_stops_logging(cluster: Sc
         wait = Wait(client, awaited, "silent", read_s=0.01)
         await wait.run(JobReasons(mirror, own_names))
         assert {each.words: each.state for each in wait.jobs} == {"a": "Running", "hung": "Silent"}
-        reasons = [each.reason(Clock(datetime.now(UTC))) for each in wait.jobs if each.is_silent]
+        reasons = [each.reason(Clock(datetime.now(UTC))) for each in wait.jobs if each.signs.silence]
         assert (wait.status, reasons) == (0, ["no line for 10m, usually every 2s"])
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.snapshot import CurveAlert
+from k8s.status import Status
 from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import (
-    Alert,
     RunHistory,
     curve_alerts,
     has_balanced_losses,
@@ -170,7 +171,9 @@ def test_common_loss_names_are_not_classified_as_gan_losses(tag: str) -> None:
 
 def test_a_loss_that_is_not_finite_is_reported_with_its_first_value() -> None:
     steps, values = range(0, 60, 10), [1.0, math.nan, 0.5, math.inf, math.nan, math.nan]
-    assert loss_alerts(steps, values) == (Alert(AlertRule.NAN, 3, "its newest loss is not a finite number"),)
+    assert loss_alerts(steps, values) == (
+        CurveAlert(AlertRule.NAN, "its newest loss is not a finite number", 3),
+    )
     assert loss_alerts(steps[:3], values[:3]) == ()
     assert loss_alerts(steps, values, rules=[AlertRule.DIVERGED]) == ()
     assert loss_alerts([], []) == ()
@@ -220,14 +223,14 @@ def test_the_time_of_a_step_may_vary(name: str, times: list[float]) -> None:
 
 def test_steps_that_take_much_longer_are_reported() -> None:
     times = clock((200, 4.0), (10, 20.0), pause_every=50, pause_s=300.0)
-    assert slow_alert(range(0, 2110, 10), times) == Alert(
-        AlertRule.SLOW, 201, "a step takes 2s, usually 400ms"
+    assert slow_alert(range(0, 2110, 10), times) == CurveAlert(
+        AlertRule.SLOW, "a step takes 2s, usually 400ms", 201
     )
     assert slow_alert([0] * len(times), times) is None
     # Lines that come more often than every 6 s: the newest 60 s are compared with all before.
     often = clock((400, 0.5), (40, 2.0))
-    assert slow_alert(range(len(often)), often) == Alert(
-        AlertRule.SLOW, 411, "a step takes 2s, usually 500ms"
+    assert slow_alert(range(len(often)), often) == CurveAlert(
+        AlertRule.SLOW, "a step takes 2s, usually 500ms", 411
     )
     assert slow_alert(range(421), often[:421]) is None
 
@@ -235,7 +238,7 @@ def test_steps_that_take_much_longer_are_reported() -> None:
 def test_a_rate_that_collapses_is_reported() -> None:
     rates = [1000.0] * 100 + [math.nan] + [200.0] * 10
     alert = throughput_alert("tokens_per_s", rates)
-    assert alert == Alert(AlertRule.SLOW, 101, "tokens_per_s is 200, usually 1e+03")
+    assert alert == CurveAlert(AlertRule.SLOW, "tokens_per_s is 200, usually 1e+03", 101)
     assert throughput_alert("tokens_per_s", [0.0] * 100) is None
     assert throughput_alert("tokens_per_s", rates[:-6]) is None
     assert [is_throughput(tag) for tag in ("perf/tokens_per_second", "throughput", "train/mfu", "loss")] == [
@@ -251,7 +254,9 @@ def test_a_run_is_checked_by_all_alert_rules() -> None:
     assert [each.rule for each in found] == [AlertRule.DIVERGED, AlertRule.SLOW]
     assert [each.rule for each in shown_alerts(found)] == ["diverged", "slow"]
     assert run_alerts((steps, times, values), rates=rates, rules=()) == ()
-    assert shown_alerts(loss_alerts(range(1), [math.nan])) == ()
+    assert [each.rule for each in shown_alerts(found, Status.FAILED)] == ["diverged"]
+    (nan,) = shown_alerts(loss_alerts(range(1), [math.nan]), Status.SUCCEEDED)
+    assert nan == CurveAlert("nan", "its last loss is not a finite number")
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)

@@ -442,8 +442,7 @@ VIEWS = st.builds(
     zoom=st.none() | st.tuples(st.floats(), st.floats()) | st.tuples(st.floats(-9, 50), st.floats(-9, 50)),
 )
 POINTS = st.lists(
-    st.tuples(st.integers(-(2**62), 2**62) | st.integers(0, 50), st.floats(), st.floats()),
-    max_size=40,
+    st.tuples(st.integers(-(2**62), 2**62) | st.integers(0, 50), st.floats(), st.floats()), max_size=40
 )
 
 

@@ -59,10 +59,7 @@ def test_bands_give_the_minimum_and_maximum_of_any_range(values: list[float], on
     start, end = sorted((min(one, len(values)), min(other, len(values))))
     series = of(*values)
     finite = [value for value in values[start:end] if math.isfinite(value)]
-    assert series.bands.between(start, end) == (
-        min(finite, default=math.inf),
-        max(finite, default=-math.inf),
-    )
+    assert series.bands.between(start, end) == (min(finite, default=math.inf), max(finite, default=-math.inf))
     assert series.broken_between(start, end) == end - start - len(finite)
 
 

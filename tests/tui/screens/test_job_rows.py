@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from k8s.logs.last import LastLine
-from k8s.snapshot import Silence, Straggler
+from k8s.snapshot import LifeSigns, Silence, Straggler
 from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
 from tui.screens.job.panes import INSTANCE_COLUMNS, instance_rows, job_title
-from tui.tables.jobs import loss_cell
+from tui.tables.jobs import JobsNow, loss_cell
 from tui.text.cells import cell_len
 from tui.text.format import Clock
 
@@ -30,13 +30,14 @@ def printed(ago_s: float, looked_ago_s: float | None = None) -> LastLine:
 
 
 def last_words(
-    *lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING, **known: Any
+    *lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING, **signs: Any
 ) -> list[str]:
     """Return the cells under LAST LINE for instances that printed these lines."""
     instances = [instance(f"worker-{place}", status, ranks=(place,)) for place in range(len(lines))]
     newest = {each.pod: line for each, line in zip(instances, lines, strict=True) if line is not None}
-    job = replace(job_of(instances, status), **known)
-    return [row.cells[LAST].text for row in instance_rows(job, newest, clock, shows_lines=False)]
+    now = JobsNow(clock, signs=lambda _: LifeSigns(**signs))
+    rows = instance_rows(job_of(instances, status), newest, now, shows_lines=False)
+    return [row.cells[LAST].text for row in rows]
 
 
 def test_ages_are_rounded_and_silent_or_slow_ranks_are_marked() -> None:
@@ -72,7 +73,7 @@ def test_the_age_of_the_last_line_is_counted_up_to_the_last_log_read() -> None:
 def test_the_title_omits_its_least_important_parts_when_narrow(width: int, title: str) -> None:
     job = job_of([instance(status=Status.RUNNING)], Status.RUNNING)
     job = replace(job, started=NOW - timedelta(hours=2, minutes=13))
-    found = job_title(job.ref, job, Clock(NOW), width, progress="epoch 2/3 step 5/9")
+    found = job_title(job.ref, job, JobsNow(EXACT), width, progress="epoch 2/3 step 5/9")
     assert found == title
     assert cell_len(found) <= width
 
@@ -80,10 +81,10 @@ def test_the_title_omits_its_least_important_parts_when_narrow(width: int, title
 def test_the_title_shows_the_duration_of_a_finished_job_and_marks_a_deleted_one() -> None:
     job = job_of([instance(status=Status.FAILED)], Status.FAILED)
     job = replace(job, started=NOW - timedelta(hours=5), finished=NOW - timedelta(hours=4))
-    assert "Failed 1h00m · 0/1 pods" in job_title(job.ref, job, Clock(NOW), 120)
-    assert job_title(job.ref, job, Clock(NOW), 120, is_gone=True).endswith("this is its last state")
-    assert job_title(job.ref, None, Clock(NOW), 120, is_gone=True).endswith("not found")
-    assert job_title(job.ref, None, Clock(NOW), 120) == "Jobs › bert   PyTorchJob kubeflow.org/v1"
+    assert "Failed 1h00m · 0/1 pods" in job_title(job.ref, job, JobsNow(EXACT), 120)
+    assert job_title(job.ref, job, JobsNow(EXACT), 120, is_gone=True).endswith("this is its last state")
+    assert job_title(job.ref, None, JobsNow(EXACT), 120, is_gone=True).endswith("not found")
+    assert job_title(job.ref, None, JobsNow(EXACT), 120) == "Jobs › bert   PyTorchJob kubeflow.org/v1"
 
 
 def test_the_title_of_a_waiting_job_shows_its_waiting_time() -> None:
@@ -94,7 +95,7 @@ def test_the_title_of_a_waiting_job_shows_its_waiting_time() -> None:
         (Status.SUSPENDED, 0, "Suspended"),
     ):
         job = replace(job_of([instance()], status), restarts=restarts)
-        assert f"· {words} · 0/1 pods" in job_title(job.ref, job, EXACT, 80)
+        assert f"· {words} · 0/1 pods" in job_title(job.ref, job, JobsNow(EXACT), 80)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from k8s.snapshot import ClusterSnapshot, Job, Missing
+from k8s.snapshot import ClusterSnapshot, CurveAlert, Job, LifeSigns, Missing
 from k8s.status import Status
 from tests.support.hosted_view import Hosted, hosted
 from tests.support.idle import until
@@ -155,6 +155,20 @@ async def test_the_cursor_stays_at_the_top_during_the_first_sync_and_follows_its
         app.view.snapshot = picture(jobs=(newer, *jobs))
         await pilot.pause()
         assert table.shown_rows[0].key == "newer" and table.cursor_key == moved_to
+
+
+async def test_the_row_of_an_unchanged_job_follows_the_trouble_in_its_output() -> None:
+    shown, name = picture(), "bert-large-ft"
+    uid = next(each.uid for each in shown.jobs if each.ref.name == name)
+    signs = LifeSigns(alerts=(CurveAlert("slow", "a step takes 12s"),))
+    async with hosted(JobsView(), shown) as (app, pilot):
+        for life in ({}, {uid: signs}, {}):
+            app.view.snapshot = replace(shown, life=life)
+            await pilot.pause()
+            assert ("! Running" in line_of(app, name)) is bool(life)
+            await pilot.press("F")
+            assert (name in names(app)) is bool(life)
+            await pilot.press("F")
 
 
 OF_ONE_JOB = {

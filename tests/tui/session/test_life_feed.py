@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.jobs.permissions import Permissions
 from k8s.logs import Item, LogHub, LogRequest, targets_of
-from k8s.snapshot import CurveAlert, Job
+from k8s.snapshot import NO_SIGNS, CurveAlert, Job
 from k8s.status import Status
 from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, Stream, refusal, until
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
@@ -187,16 +188,19 @@ async def test_the_loss_of_an_elastic_job_is_read_from_the_pod_that_runs_rank_0(
         feed = feed_of(client, [job], changed)
         await read(feed, changed)
         assert feed.life.losses[job.uid][-1] == 1.5
-        await until(lambda: feed.overlay((job,))[0] is not job)
-        alive, losses = await read_life(client, [job], RunStore(tmp_path))
-        assert losses[job.uid][-1] == 1.5
-        for found in (feed.overlay((job,))[0], alive[job.uid]):
+        await until(lambda: feed.evidence)
+        mirror = ClusterMirror(client)
+        _, now = await read_life(mirror, [job], tmp_path)
+        assert now.losses[job.uid][-1] == 1.5
+        for evidence in (feed.evidence, mirror.evidence):
+            (found,) = joined([], pods, [made], evidence=evidence)[1].values()
             ranks = [format_ranks(each.ranks, each.ranks_proof) for each in found.instances]
             assert ranks == (["=1", "=0"] if marks else ["~1", "~0"])
             assert [each.is_chief for each in found.instances] == [False, True]
         assert (await read_run(client, job)).source == "the log of worker-1"
         over = replace(job, status=Status.SUCCEEDED)
-        assert (await read_life(client, [over], RunStore(tmp_path)))[1][job.uid][-1] == 1.5
+        _, now = await read_life(mirror, [over], tmp_path)
+        assert now.losses[job.uid][-1] == 1.5
 
 
 async def test_forbidden_logs_are_not_requested() -> None:
@@ -240,17 +244,19 @@ async def test_the_users_own_job_is_checked_for_silence_and_nan_while_not_visibl
         other = replace(running("gpt"), user="chen")
         cluster.say(LOG, now_said(*STEPS))
         marked = asyncio.Event()
-        feed = LifeFeed(client, None, lambda: jobs, on_marks=marked.set, least_s=0.6, read_s=0.05)
+        feed = LifeFeed(client, None, lambda: jobs, on_signs=marked.set, least_s=0.6, read_s=0.05)
         jobs = (own, other)
-        assert feed.overlay(jobs) is jobs
+        assert feed.signs(jobs) == {}
         async with running_feed(feed), asyncio.timeout(WAIT_S):
             await marked.wait()
-            first, second = feed.overlay(jobs)
-            assert first.silence is not None and first.silence.usual_s == 1.0 and second is other
-            assert feed.overlay(jobs)[0] is first
+            signs = feed.signs(jobs)
+            silence = signs[own.uid].silence
+            assert silence is not None and silence.usual_s == 1.0 and signs.keys() == {own.uid}
+            assert feed.signs([replace(own, status=Status.FAILED)]) == {own.uid: NO_SIGNS}
+            assert not feed.evidence
             marked.clear()
             cluster.say(LOG, now_said(*STEPS, (0.0, "step 20 loss nan")))
-            await until(lambda: feed.overlay(jobs)[0].has_nan)
+            await until(lambda: [each.rule for each in feed.signs(jobs)[own.uid].alerts] == ["nan"])
         assert not cluster.asked(f"{PODS}/gpt-master-0/log")
 
 
@@ -279,11 +285,11 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.life.losses[job.uid][-1] == 0.25
         # The tracebacks of many ranks may follow the last loss.
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
-        await read_life(client, (job,), RunStore())
+        await read_life(ClusterMirror(client), [job], None)
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))
-        assert not (await read_life(client, (job,), RunStore(tmp_path)))[1]
-        assert len(cluster.asked(LOG)) == count, "it is known"
+        _, now = await read_life(ClusterMirror(client), [job], tmp_path)
+        assert len(cluster.asked(LOG)) == count and not now.losses, "it is known"
 
 
 async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> None:
@@ -323,11 +329,7 @@ async def test_a_job_that_is_deleted_while_it_is_watched_keeps_its_record(tmp_pa
             await until(lambda: feed.runs.get(job.uid) and not feed._gone)
             last = feed.life.losses[job.uid][-1]
             jobs = (replace(running("next"), status=Status.PENDING),)
-            await until(
-                lambda: (
-                    not (feed.life.losses or feed.life.curves or feed._reads or feed._marks or feed._shown)
-                )
-            )
+            await until(lambda: not any(feed._by_uid))
         found = RunStore(tmp_path).get(job.uid)
         assert found is not None and (found.status, found.is_partial) == ("Deleted", True)
         assert found.loss == last and found.ended_s and hidden.uid not in feed.runs
@@ -346,8 +348,8 @@ async def marks_of(losses: list[float], until_found: bool = True, **options: Any
         cluster.say(LOG, now_said(*lines))
         feed = LifeFeed(client, None, lambda: (job,), **options)
         async with running_feed(feed), asyncio.timeout(WAIT_S):
-            await until(lambda: feed.overlay((job,))[0].alerts if until_found else feed.life.losses)
-            return feed.overlay((job,))[0].alerts
+            await until(lambda: feed.signs([job]) if until_found else feed.life.losses)
+            return feed.signs([job]).get(job.uid, NO_SIGNS).alerts
 
 
 FALLS = [2.0 + 8.0 / (1 + place) for place in range(60)]
@@ -381,9 +383,9 @@ async def test_a_run_that_ends_with_nan_or_diverged_is_marked_also_from_its_reco
             async with running_feed(feed), asyncio.timeout(WAIT_S):
                 while not (job.uid in runs and feed.life.is_idle()):
                     await asyncio.sleep(0.01)
-            assert trouble_text(feed.overlay((job,))[0], CLOCK) == words
-            alive, _ = await read_life(client, [job], RunStore(tmp_path / f"new {is_read}"))
-            assert trouble_text(alive[job.uid], CLOCK) == words
+            assert trouble_text(feed.signs([job]).get(job.uid, NO_SIGNS), CLOCK) == words
+            _, now = await read_life(ClusterMirror(client), [job], tmp_path / f"new {is_read}")
+            assert trouble_text(now.signs(job), CLOCK) == words
         asked = len([each for each in cluster.requests if each.path == LOG])
         assert asked == 3, "the feed that found a record read no log"
 
@@ -398,10 +400,10 @@ async def test_a_run_that_ended_diverged_stays_marked_while_other_jobs_are_read(
         feed = LifeFeed(client, None, tuple, read_s=0.001)
         feed.life.watch("test", lambda: [over, other])
         async with running_feed(feed), asyncio.timeout(WAIT_S):
-            await until(lambda: feed.overlay((over,))[0].alerts)
+            await until(lambda: feed.signs([over]))
             asked = len(cluster.asked(log))
             await until(lambda: len(cluster.asked(log)) > asked + 3)
-        assert trouble_text(feed.overlay((over,))[0], CLOCK).startswith("its loss is far above")
+        assert trouble_text(feed.signs([over])[over.uid], CLOCK).startswith("its loss is far above")
 
 
 async def test_rules_that_are_off_mark_nothing() -> None:

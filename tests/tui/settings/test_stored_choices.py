@@ -29,10 +29,7 @@ def test_a_layout_stored_per_context_is_restored(tmp_path: Path) -> None:
     assert StoredLayouts(tmp_path).find("lab") == ""
     assert StoredLayouts(tmp_path).store("lab", "list")
     assert StoredLayouts(tmp_path).store("farm", "full")
-    assert (StoredLayouts(tmp_path).find("lab"), StoredLayouts(tmp_path).find("farm")) == (
-        "list",
-        "full",
-    )
+    assert (StoredLayouts(tmp_path).find("lab"), StoredLayouts(tmp_path).find("farm")) == ("list", "full")
     assert (tmp_path / LAYOUTS_FILE).stat().st_mode & 0o777 == 0o600
 
 

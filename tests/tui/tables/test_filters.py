@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.snapshot import CurveAlert, Silence, Straggler
+from k8s.snapshot import NO_SIGNS, CurveAlert, LifeSigns, Silence, Straggler
 from k8s.status import BEING_READ, Status
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.screens.test_jobs import NOW, job
@@ -19,7 +18,7 @@ from tui.settings.options import FINISHED_DAYS
 from tui.tables.column import values_of
 from tui.tables.filters import filter_jobs, is_fault, own_names, silent_ranks
 from tui.tables.jobs import COLUMNS, JobsNow, job_row
-from tui.text.format import NOTHING, Clock, trouble_text
+from tui.text.format import NOTHING, Clock
 
 
 @pytest.mark.parametrize(
@@ -74,53 +73,33 @@ def test_a_job_without_a_known_end_is_not_hidden() -> None:
 def test_failed_restarting_unknown_and_stuck_jobs_are_faults(
     status: Status, reason: str, expected: bool
 ) -> None:
-    assert is_fault(replace(job("a", status=status), reason=reason)) is expected
+    assert is_fault(replace(job("a", status=status), reason=reason), NO_SIGNS) is expected
 
 
-def test_a_running_job_with_nan_loss_or_a_curve_alert_is_a_fault_with_a_reason() -> None:
-    broken = replace(job("a", status=Status.RUNNING), reason="", has_nan=True)
-    assert is_fault(broken)
-    assert not is_fault(replace(broken, has_nan=False))
-    assert trouble_text(broken, Clock(NOW)) == "its newest loss is not a finite number"
-    slow = replace(broken, has_nan=False, alerts=(CurveAlert("slow", "a step takes 12s, usually 4s"),))
-    assert is_fault(slow)
-    assert trouble_text(slow, Clock(NOW)) == "a step takes 12s, usually 4s"
-
-
-SILENCE = Silence(NOW - timedelta(seconds=300), 2.0)
-BEHIND = Straggler("rank 3", "worker-1", 12)
+SILENT = LifeSigns(Silence(NOW - timedelta(seconds=300), 2.0))
+BEHIND = LifeSigns(stragglers=(Straggler("rank 3", "worker-1", 12),))
+HIGH, NAN = CurveAlert("diverged", "its loss is high"), CurveAlert("nan", "its loss is broken")
 
 
 @pytest.mark.parametrize(
-    ("status", "fields", "words", "silent"),
+    ("status", "reason", "signs", "words", "silent"),
     [
-        (Status.RUNNING, {}, "", None),
-        (Status.RUNNING, {"silence": SILENCE}, "no line for 5m, usually every 2s", 300),
-        (
-            Status.RUNNING,
-            {"silence": SILENCE, "reason": "3 of 4 pods"},
-            "no line for 5m, us…; 3 of 4 pods",
-            300,
-        ),
-        (Status.RUNNING, {"has_nan": True}, "its newest loss is not a finite number", None),
-        (Status.RUNNING, {"alerts": (CurveAlert("diverged", "its loss is high"),)}, "its loss is high", None),
-        (Status.RUNNING, {"stragglers": (BEHIND,)}, "rank 3 12 steps behind", None),
-        (Status.SUCCEEDED, {}, "", None),
-        (Status.SUCCEEDED, {"has_nan": True}, "its last loss is not a finite number", None),
-        (
-            Status.SUCCEEDED,
-            {"alerts": (CurveAlert("diverged", "its loss is high"),)},
-            "its loss is high",
-            None,
-        ),
-        (Status.FAILED, {"has_nan": True, "reason": "exit 1"}, "exit 1; its newest loss is not a f…", None),
+        (Status.RUNNING, "", NO_SIGNS, "", None),
+        (Status.RUNNING, "", SILENT, "no line for 5m, usually every 2s", 300),
+        (Status.RUNNING, "3 of 4 pods", SILENT, "no line for 5m, us…; 3 of 4 pods", 300),
+        (Status.RUNNING, "", LifeSigns(alerts=(NAN, HIGH)), "its loss is broken", None),
+        (Status.RUNNING, "", LifeSigns(alerts=(HIGH,)), "its loss is high", None),
+        (Status.RUNNING, "", BEHIND, "rank 3 12 steps behind", None),
+        (Status.SUCCEEDED, "", NO_SIGNS, "", None),
+        (Status.SUCCEEDED, "", LifeSigns(alerts=(HIGH,)), "its loss is high", None),
+        (Status.FAILED, "exit 1", LifeSigns(alerts=(NAN,)), "exit 1; its loss is broken", None),
     ],
 )
 def test_colour_row_json_and_filter_show_the_same_trouble_of_a_job(
-    status: Status, fields: dict[str, Any], words: str, silent: int | None
+    status: Status, reason: str, signs: LifeSigns, words: str, silent: int | None
 ) -> None:
-    each = replace(job("a", status=status), **fields)
-    now = JobsNow(Clock(NOW))
+    each = replace(job("a", status=status), reason=reason)
+    now = JobsNow(Clock(NOW), signs=lambda _: signs)
     row = job_row(
         each, [column for column in COLUMNS if column.key in ("status", "reason")], now, has_detail=True
     )
@@ -128,7 +107,11 @@ def test_colour_row_json_and_filter_show_the_same_trouble_of_a_job(
     pattern = ".*".join(map(re.escape, words.split("…")))
     assert re.fullmatch(pattern, str(values["reason"])), "JSON and CSV"
     assert re.fullmatch(pattern, row.cells[1].text.replace(NOTHING, "")), "the column"
-    assert is_fault(each) == bool(words) == (row.detail is not None), "the filter and the second line"
+    assert is_fault(each, signs) == bool(words) == (row.detail is not None), "the filter and the second line"
+    is_chosen = filter_jobs([each], (), NOW, signs=now.signs, only_faults=True, with_older=True).jobs == [
+        each
+    ]
+    assert is_chosen == bool(words)
     healthy = {Status.RUNNING: "running", Status.SUCCEEDED: "done"}
     expected = "failed" if status is Status.FAILED else "pending" if words else healthy[status]
     assert row.cells[0].style == expected

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from k8s.snapshot import ClusterSnapshot, CurveAlert, Job, Missing, Silence
+from k8s.snapshot import NO_SIGNS, ClusterSnapshot, CurveAlert, Job, LifeSigns, Missing, Silence
 from k8s.status import Status
 from tests.support.objects import joined, pod_of, pytorch_job
 from tui.settings.options import NoticeEvent, NotifyOptions
@@ -43,29 +43,39 @@ def restarted(row: Job, restarts: int = 1) -> Job:
     return replace(row, instances=(msgspec.structs.replace(row.instances[0], restarts=restarts),))
 
 
+Seen = Job | tuple[Job, LifeSigns]
+
+
 class Watched:
     def __init__(self, **options: Any) -> None:
         self.log = NoticeLog(NotifyOptions(**options))
         self.now = NOW
 
-    def see(self, *jobs: Job, after_s: float = 1.0, **fields: Any) -> list[JobNotice]:
+    def see(self, *seen: Seen | None, after_s: float = 1.0, **fields: Any) -> list[JobNotice]:
         self.now += timedelta(seconds=after_s)
-        return self.log.update(replace(LAB, **fields), jobs, self.now)
+        pairs = [(each, NO_SIGNS) if isinstance(each, Job) else each for each in seen if each is not None]
+        jobs, life = tuple(job for job, _ in pairs), {job.uid: signs for job, signs in pairs}
+        return self.log.update(replace(LAB, life=life, **fields), jobs, self.now)
 
-    def events(self, *jobs: Job, **fields: Any) -> list[str]:
+    def events(self, *jobs: Seen | None, **fields: Any) -> list[str]:
         return [f"{each.job.name} {each.event}" for each in self.see(*jobs, **fields)]
 
 
 OLD = job()
 SINCE = NOW - timedelta(seconds=30)
-SLOW = replace(OLD, alerts=(CurveAlert("slow", "a step takes 12s, usually 4s"),))
-DIVERGED = replace(OLD, alerts=(CurveAlert("diverged", "its loss is high"), *SLOW.alerts))
-SILENT = replace(OLD, silence=Silence(SINCE, 2.0, ("rank 2",)))
+OVER = replace(OLD, status=Status.SUCCEEDED)
+STEPS = CurveAlert("slow", "a step takes 12s, usually 4s")
+SLOW = OLD, LifeSigns(alerts=(STEPS,))
+HIGH = LifeSigns(alerts=(CurveAlert("diverged", "its loss is high"), STEPS))
+DIVERGED = OLD, HIGH
+NAN = LifeSigns(alerts=(CurveAlert("nan", "its newest loss is not a finite number"),))
+QUIET = LifeSigns(Silence(SINCE, 2.0, ("rank 2",)))
+SILENT = OLD, QUIET
 _POD = {"restarts": 1, "rank_restarts": 1, "reason": "rank 0 exit 3, its launcher restarted the ranks"}
 LAUNCHED = replace(OLD, instances=(msgspec.structs.replace(OLD.instances[0], **_POD),))
 GONE_OBJECT = replace(OLD, replicas=())
 
-TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
+TURNS: list[tuple[str, Seen | None, Seen | None, list[str]]] = [
     ("nothing", OLD, job(), []),
     ("it failed", OLD, replace(OLD, status=Status.FAILED), ["failed"]),
     ("it ended", OLD, replace(OLD, status=Status.SUCCEEDED), ["ended"]),
@@ -75,18 +85,18 @@ TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
     ("it is resumed", job(status=Status.SUSPENDED), OLD, ["started"]),
     ("it waits", job(status=Status.PENDING), job(status=Status.STARTING), []),
     ("it is silent", OLD, SILENT, ["silent"]),
-    ("it stays silent", SILENT, replace(SILENT, silence=Silence(SINCE, 3.0)), []),
+    ("it stays silent", SILENT, (OLD, LifeSigns(Silence(SINCE, 3.0))), []),
     ("it prints again", SILENT, OLD, []),
-    ("it is over and silent", OLD, replace(SILENT, status=Status.SUCCEEDED), ["ended"]),
-    ("NaN", OLD, replace(OLD, has_nan=True), ["nan"]),
-    ("NaN goes on", replace(OLD, has_nan=True), replace(OLD, has_nan=True, reason="x"), []),
+    ("it is over and silent", OLD, (OVER, QUIET), ["ended"]),
+    ("NaN", OLD, (OLD, NAN), ["nan"]),
+    ("NaN goes on", (OLD, NAN), (replace(OLD, reason="x"), NAN), []),
     ("it slows down", OLD, SLOW, ["slow"]),
-    ("it stays slow", SLOW, replace(SLOW, alerts=(CurveAlert("slow", "a step takes 13s"),)), []),
+    ("it stays slow", SLOW, (OLD, LifeSigns(alerts=(CurveAlert("slow", "a step takes 13s"),))), []),
     ("it diverges, too", SLOW, DIVERGED, ["diverged"]),
     ("all is well again", DIVERGED, OLD, []),
-    ("it is over and slow", OLD, replace(SLOW, status=Status.FAILED), ["failed"]),
-    ("it ends with NaN", OLD, replace(OLD, status=Status.SUCCEEDED, has_nan=True), ["ended", "nan"]),
-    ("it ends diverged", DIVERGED, replace(DIVERGED, status=Status.SUCCEEDED), ["ended"]),
+    ("it is over and slow", OLD, (replace(OLD, status=Status.FAILED), SLOW[1]), ["failed"]),
+    ("it ends with NaN", OLD, (OVER, NAN), ["ended", "nan"]),
+    ("it ends diverged", DIVERGED, (OVER, HIGH), ["ended"]),
     ("its launcher restarts a rank", OLD, LAUNCHED, ["restarted"]),
     ("a pod failed", OLD, broken(OLD), ["restarted"]),
     ("another try fails", broken(OLD), broken(OLD, restarts=3), []),
@@ -112,12 +122,12 @@ TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
     ("before", "after", "found"), [each[1:] for each in TURNS], ids=[e[0] for e in TURNS]
 )
 def test_each_status_change_of_the_users_own_job_gives_the_expected_notices(
-    before: Job | None, after: Job | None, found: list[str]
+    before: Seen | None, after: Seen | None, found: list[str]
 ) -> None:
     watched = Watched(toast="mine")
-    assert watched.events(*filter(None, [before])) == []
-    assert watched.events(*filter(None, [after]), after_s=61) == [f"bert {event}" for event in found]
-    assert watched.events(*filter(None, [after]), after_s=60) == []
+    assert watched.events(before) == []
+    assert watched.events(after, after_s=61) == [f"bert {event}" for event in found]
+    assert watched.events(after, after_s=60) == []
 
 
 def test_a_notice_of_an_end_or_a_restart_gives_the_trouble_in_the_output() -> None:
@@ -128,24 +138,24 @@ def test_a_notice_of_an_end_or_a_restart_gives_the_trouble_in_the_output() -> No
     over = replace(LAUNCHED, status=Status.SUCCEEDED, finished=watched.now)
     (notice,) = watched.see(over)
     assert (notice.event, notice.reason) == ("ended", "")
-    (late,) = watched.see(replace(over, alerts=DIVERGED.alerts[:1]))
+    (late,) = watched.see((over, LifeSigns(alerts=HIGH.alerts[:1])))
     assert [each.reason for each in watched.log.newest([notice, late])] == ["its loss is high"] * 2
 
 
 def test_conditions_from_before_the_console_opened_give_no_notices() -> None:
     watched = Watched()
     watched.see(OLD)
-    assert watched.events(replace(OLD, has_nan=True), after_s=30) == []
+    assert watched.events((OLD, NAN), after_s=30) == []
     assert watched.events(SLOW, after_s=1) == []
     watched.see(OLD)
-    assert watched.events(replace(OLD, has_nan=True), after_s=61) == ["bert nan"]
+    assert watched.events((OLD, NAN), after_s=61) == ["bert nan"]
     assert [each.reason for each in watched.see(SLOW)] == ["a step takes 12s, usually 4s"]
     for minutes, usual_s, found in ((5, 2.0, []), (5, 90.0, ["bert silent"]), (-1, 2.0, ["bert silent"])):
         watched = Watched()
         watched.see(OLD)
         silence = Silence(NOW - timedelta(minutes=minutes), usual_s)
         # Other ranks than the first may be read for the first time after many minutes.
-        assert watched.events(replace(OLD, silence=silence), after_s=600) == found
+        assert watched.events((OLD, LifeSigns(silence)), after_s=600) == found
 
 
 def test_the_first_snapshot_and_a_context_switch_give_no_notices() -> None:
@@ -243,7 +253,7 @@ def test_a_silence_notice_names_the_rank_and_its_usual_interval() -> None:
 def test_the_counter_counts_unseen_notices_and_each_finished_job_once() -> None:
     watched = Watched()
     watched.see(OLD, job("a"), job("b"))
-    watched.see(SILENT, job("a"), replace(job("b"), has_nan=True), after_s=61)
+    watched.see(SILENT, job("a"), (job("b"), NAN), after_s=61)
     assert counter(watched.log.unseen()) == (("!2", "pending"),)
     watched.see(SILENT, job("a", status=Status.SUCCEEDED), job("b", status=Status.FAILED))
     assert [text for text, _ in counter(watched.log.unseen())] == ["✕1", "!1", "✓1"]

@@ -22,6 +22,7 @@ from tests.support.playground import EVENTS, Playground, bert, console_on, some_
 from tests.tui.screens.test_jobs import job
 from tests.tui.settings.keys.world import REVIEWS
 from tui.session.preview_data import MAX_EVENTS, PreviewData, fetch_preview
+from tui.tables.jobs import JobsNow
 from tui.text.cells import cell_len, wrapped
 from tui.text.format import Clock
 from tui.widgets.home.preview import Lines, Preview, job_preview
@@ -76,25 +77,25 @@ def test_the_job_preview_shows_the_reason_and_events() -> None:
     glance = PreviewData(
         (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),)
     )
-    told = text_of(job_preview(found, glance, Clock(NOW), 60, 20))
+    told = text_of(job_preview(found, glance, JobsNow(Clock(NOW)), 60, 20))
     for words in ("PyTorchJob · default · li", "worker-1 exit 1", "1h00m BackOff ×3: restarting"):
         assert words in told
-    assert len(text_of(job_preview(found, glance, Clock(NOW), 60, 4)).split("\n")) == 4
+    assert len(text_of(job_preview(found, glance, JobsNow(Clock(NOW)), 60, 4)).split("\n")) == 4
 
 
 @pytest.mark.parametrize("width", [20, 29, 60])
 def test_the_job_preview_cuts_no_amounts(width: int) -> None:
     found = replace(job("bert"), started=NOW - timedelta(hours=11), gpus_requested=128, gpus_allocated=128)
-    lines = text_of(job_preview(found, None, Clock(NOW), width, 20)).split("\n")
+    lines = text_of(job_preview(found, None, JobsNow(Clock(NOW)), width, 20)).split("\n")
     assert max(map(cell_len, lines)) <= width
     assert "128/128 GPUs 0/1 pods" in " ".join(" ".join(lines).split())
 
 
 def test_the_job_preview_reports_forbidden_and_missing_events() -> None:
     refused = PreviewData(events_problem="May not list events.")
-    told = text_of(job_preview(job("a"), refused, Clock(NOW), 60, 30))
+    told = text_of(job_preview(job("a"), refused, JobsNow(Clock(NOW)), 60, 30))
     assert "May not list events." in told
-    silent = text_of(job_preview(job("a"), PreviewData(), Clock(NOW), 60, 30))
+    silent = text_of(job_preview(job("a"), PreviewData(), JobsNow(Clock(NOW)), 60, 30))
     assert "None; a cluster forgets them after an hour." in silent
 
 
@@ -104,7 +105,7 @@ def test_the_job_preview_is_sanitized_and_fits_for_any_text(words: str, width: i
     told = event(type="Warning", reason=words, message=words)
     found = replace(job("a", user=words, progress=words), reason=words)
     glance = PreviewData((told,) * 3)
-    lines = job_preview(found, glance, Clock(NOW), width, height)
+    lines = job_preview(found, glance, JobsNow(Clock(NOW)), width, height)
     assert len(lines) <= height
     for line in lines:
         assert not any(UNSAFE.search(text) for text, _ in line)

@@ -4,55 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
-from k8s.client.client import Client
+from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.logs.lines import Target, targets_of
 from k8s.logs.liveness import JobLiveness
 from k8s.logs.tail import JobRanks, find_ranks, read_tail
-from k8s.snapshot import CurveAlert, Job
+from k8s.snapshot import ClusterSnapshot, CurveAlert, Job, LifeSigns
 from k8s.status import Status
 from k8s.text.errors import KubeError
 from tui.commands.support.connect import server_clock
-from tui.runs.alerts import curve_alerts, shown_alerts
+from tui.runs.alerts import curve_alerts, shown_alerts, signs_at_end
 from tui.runs.log_points import log_curves
-from tui.runs.record import loss_tag, with_end
+from tui.runs.record import loss_tag
 from tui.runs.store import RunStore
-from tui.session.life import FIRST_LINES, LINES, few_of, is_broken
-from tui.settings.options import ConsoleOptions
+from tui.session.life import FIRST_LINES, LINES, few_of
 from tui.tables.jobs import JobsNow
 
 # Limits of one command: logs to read, and seconds for all of them.
 MAX_ONCE, ONCE_S = 64, 5.0
 
 
-async def read_jobs_now(
-    options: ConsoleOptions, client: Client, jobs: Iterable[Job]
-) -> tuple[tuple[Job, ...], JobsNow]:
-    """Return these jobs with the signs of life in their logs, and the time and their losses."""
-    runs, jobs = RunStore(options.state_folder), tuple(jobs)
-    marked, losses = await read_life(client, jobs, runs)
-    return tuple(marked[each.uid] for each in jobs), JobsNow(server_clock(client), losses, runs.get)
-
-
-async def read_silence(options: ConsoleOptions, client: Client, job: Job) -> Job:
-    """Return a job with its silence and its slow ranks."""
-    runs = RunStore(options.state_folder)
-    return (await read_life(client, [job], runs, lines=FIRST_LINES))[0][job.uid]
-
-
 async def read_life(
-    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = LINES
-) -> tuple[Mapping[str, Job], Mapping[str, Sequence[float]]]:
+    mirror: ClusterMirror, jobs: Collection[Job], state_folder: Path | None, *, lines: int = LINES
+) -> tuple[ClusterSnapshot, JobsNow]:
     """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
 
     Reads at most `MAX_ONCE` logs in `ONCE_S` seconds, chiefs first, and skips unreadable ones.
 
     Returns:
-        The jobs with what their output shows, and their losses, the newest last; both by UID.
+        The snapshot with what these show, and the time with the losses.
     """
+    client, runs = mirror.client, RunStore(state_folder)
     ended = [job for job in jobs if job.status.is_final and job.uid not in runs]
     life = {
         job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING
@@ -61,14 +47,13 @@ async def read_life(
     chiefs = [(job, targets[0]) for job, targets in by_job if targets]
     others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
     found: dict[str, Sequence[float]] = {}
-    ranks, ranked = {job.uid: JobRanks() for job, _ in by_job}, dict[str, Job]()
+    ranks = {job.uid: JobRanks() for job, _ in by_job}
     alerts: dict[str, tuple[CurveAlert, ...]] = {}
 
     async def read(job: Job, target: Target) -> None:
         with suppress(KubeError):
             if job.uid not in life:
-                ranked[job.uid] = await find_ranks(client, job)
-                target = targets_of(ranked[job.uid])[0]
+                target = targets_of(await find_ranks(client, job, ranks=ranks[job.uid]))[0]
             sent_s, now_s = time.time(), asyncio.get_running_loop().time()
             # The tracebacks of many ranks may follow the last loss.
             most = lines if job.uid in life else FIRST_LINES
@@ -89,17 +74,12 @@ async def read_life(
     with suppress(TimeoutError):
         async with asyncio.timeout(ONCE_S):
             await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
-    marked = {
-        uid: replace(
-            each.with_restarts(ranks[uid].apply(job)),
-            silence=each.silence(job),
-            stragglers=each.stragglers(job),
-            alerts=alerts.get(uid, ()),
-            has_nan=is_broken(found.get(uid, ())),
-        )
-        for uid, (job, each) in life.items()
-    }
-    marked |= {
-        job.uid: with_end(ranked.get(job.uid, job), runs.get(job.uid)) for job in jobs if job.uid not in life
-    }
-    return marked, found
+    signs = {job.uid: signs_at_end(job, runs.get(job.uid)) for job in jobs if job.uid not in life}
+    restarts = {uid: each.rank_restarts for uid, (_, each) in life.items()}
+    for uid, (job, each) in life.items():
+        signs[uid] = LifeSigns(each.silence(job), each.stragglers(job), alerts.get(uid, ()))
+    proven = ((job.uid, ranks[job.uid].evidence(job, restarts.get(job.uid, {}))) for job, _ in by_job)
+    mirror.evidence = {uid: each for uid, each in proven if each is not None}
+    snapshot = mirror.snapshot() if mirror.evidence else mirror.latest
+    snapshot = replace(snapshot, life=signs, is_synced=True)
+    return snapshot, JobsNow(server_clock(client), found, runs.get, snapshot.signs)

@@ -43,6 +43,7 @@ from tui.session.session import Session
 from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Column
 from tui.tables.events import FoldedEvent, JobEventFilter, fold_job_events, full_text
+from tui.tables.jobs import JobsNow
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural
 from tui.text.gpu_words import missing_text
@@ -63,11 +64,7 @@ class JobView(View):
     VIEW: ViewDeclaration = JOB
 
     def __init__(
-        self,
-        session: Session,
-        ref: JobRef,
-        *,
-        diagnosis_interval_s: float = DIAGNOSIS_INTERVAL_S,
+        self, session: Session, ref: JobRef, *, diagnosis_interval_s: float = DIAGNOSIS_INTERVAL_S
     ) -> None:
         """Show the job `ref` of a cluster.
 
@@ -172,7 +169,7 @@ class JobView(View):
     def watch_snapshot(self) -> None:
         """Redraw if anything about this job has changed."""
         snapshot, found = self.snapshot, self.snapshot.job(self.ref)
-        seen = (found, snapshot.is_synced, snapshot.stale, snapshot.clock_offset_s)
+        seen = (found, snapshot.signs(found), snapshot.is_synced, snapshot.stale, snapshot.clock_offset_s)
         if seen != self._seen:
             self._seen = seen
             self.refresh_view()
@@ -198,12 +195,12 @@ class JobView(View):
         is_gone = found is None and self.snapshot.is_synced
         job = found or self._last
         self._last = job
-        clock = Clock.ahead(self.snapshot.clock_offset_s)
+        now = JobsNow(Clock.ahead(self.snapshot.clock_offset_s), signs=self.snapshot.signs)
         if job is not None:
             if not is_gone:
                 self._lines.set_targets(targets_of(job))
-            self._draw_panes(job, clock)
-        title = job_title(self.ref, job, clock, self.size.width - 2, progress=self._progress, is_gone=is_gone)
+            self._draw_panes(job, now)
+        title = job_title(self.ref, job, now, self.size.width - 2, progress=self._progress, is_gone=is_gone)
         self.set_title(f"{title}   /{sanitize(self.filter_text)}" if self.filter_text else title)
         self._diagnose(None if is_gone else job)
         reason = "" if job is None or is_gone or self.why else job.reason
@@ -232,11 +229,11 @@ class JobView(View):
                 return elide_end(sanitize(f"{each.node}: {missing_text(missing)}"), self.size.width - 2)
         return ""
 
-    def _draw_panes(self, job: Job, clock: Clock) -> None:
-        panes = self._panes
+    def _draw_panes(self, job: Job, now: JobsNow) -> None:
+        panes, clock = self._panes, now.clock
         shows_lines = self.size.width >= LINE_COLUMN_MIN_WIDTH
         refusal = "may not read pods/log" if self._lines.problem else ""
-        rows = instance_rows(job, self._lines.newest, clock, shows_lines=shows_lines, refusal=refusal)
+        rows = instance_rows(job, self._lines.newest, now, shows_lines=shows_lines, refusal=refusal)
         columns: tuple[Column, ...] = (*INSTANCE_COLUMNS, *((LINE_COLUMN,) if shows_lines else ()))
         ranks = self._telemetry.ranks(job)
         if any(each.gpu is not None for each in ranks):

@@ -244,7 +244,8 @@ class LogsScreen(View):
         silent_s = max(0.0, now_s - row.last_line_ns / 1e9) if row.last_line_ns else None
         job = self.snapshot.job(self.ref)
         of_job = job.instances if job is not None else ()
-        is_quiet = any(is_silent(job, each, row.rank) for each in of_job if job and each.name == row.instance)
+        signs = self.snapshot.signs(job)
+        is_quiet = any(is_silent(signs, each, row.rank) for each in of_job if each.name == row.instance)
         return Row(
             _key(row.selection),
             (

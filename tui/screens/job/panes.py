@@ -25,6 +25,7 @@ from tui.runs.series import Series
 from tui.session.gpu_facts import describe_place, in_order
 from tui.tables.column import Cell, Column, Row
 from tui.tables.events import FoldedEvent
+from tui.tables.jobs import JobsNow
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run, trouble_text
 from tui.text.gpu_words import (
@@ -78,7 +79,7 @@ _RAN = (Status.RUNNING, Status.RESTARTING, Status.SUCCEEDED, Status.FAILED)
 
 
 def job_title(
-    ref: JobRef, job: Job | None, clock: Clock, width: int, *, progress: str = "", is_gone: bool = False
+    ref: JobRef, job: Job | None, now: JobsNow, width: int, *, progress: str = "", is_gone: bool = False
 ) -> str:
     """Return the longest title that fits.
 
@@ -87,7 +88,7 @@ def job_title(
     Args:
         ref: The job.
         job: Its current or last state; None if unknown.
-        clock: Current time.
+        now: Current time, and the trouble in the output of jobs.
         width: Width in cells.
         progress: Progress from the job's output.
         is_gone: True if the job was deleted.
@@ -98,8 +99,8 @@ def job_title(
         words = "deleted; this is its last state" if job else "not found"
         state, progress = [words] if is_gone else [], ""
     else:
-        state = [f"{job.status}{_time(job, clock)}", f"{job.instances_running}/{len(job.instances)} pods"]
-        state += filter(None, [trouble_text(job, clock)])
+        state = [f"{job.status}{_time(job, now.clock)}", f"{job.instances_running}/{len(job.instances)} pods"]
+        state += filter(None, [trouble_text(now.signs(job), now.clock)])
         trainer = f"trainer {sanitize(job.trainer)}" if job.trainer else ""
     tails = (
         [f"{kind} {version}", *state, progress, trainer],
@@ -128,28 +129,23 @@ def _time(job: Job, clock: Clock) -> str:
 
 
 def instance_rows(
-    job: Job,
-    newest: Mapping[str, LastLine],
-    clock: Clock,
-    *,
-    shows_lines: bool,
-    refusal: str = "",
+    job: Job, newest: Mapping[str, LastLine], now: JobsNow, *, shows_lines: bool, refusal: str = ""
 ) -> list[Row]:
     """Return one row per instance; the silent and the slow ones are named.
 
     Args:
         job: The job.
         newest: Latest log line by pod name.
-        clock: Current time.
+        now: Current time, and the trouble in the output of jobs.
         shows_lines: Add a cell with the latest line.
         refusal: Reason why logs may not be read; shown in the first row.
     """
-    rows = []
+    rows, clock, signs = [], now.clock, now.signs(job)
     for place, each in enumerate(job.instances):
         line = newest.get(each.pod)
         silent_s = line.silent_s(clock.now.timestamp()) if line is not None else None
-        behind = [slow.text for slow in job.stragglers if slow.instance == each.name]
-        last = _last_cell(silent_s, clock, is_silent=is_silent(job, each), slow=", ".join(behind[:2]))
+        behind = [slow.text for slow in signs.stragglers if slow.instance == each.name]
+        last = _last_cell(silent_s, clock, is_silent=is_silent(signs, each), slow=", ".join(behind[:2]))
         if refusal:
             last = Cell(refusal if place == 0 else NOTHING, "pending" if place == 0 else "quiet")
         line_cell = Cell(log_text(line.raw, cap=_MAX_LINE_CHARS) if line is not None else NOTHING, "quiet")
@@ -339,10 +335,7 @@ class JobPanes(Container):
         self.instances = Table(INSTANCE_COLUMNS, empty="No instances.", id="instances", classes="pane")
         self.curve = CurvePreview(id="curve", classes="pane")
         self.conditions = Table(
-            CONDITION_COLUMNS,
-            empty="No conditions yet.",
-            id="conditions",
-            classes="pane",
+            CONDITION_COLUMNS, empty="No conditions yet.", id="conditions", classes="pane"
         )
         self.events = Table(EVENT_COLUMNS, empty="No events.", id="events", classes="pane")
 

@@ -11,7 +11,7 @@ from textual.containers import Container
 from textual.timer import Timer
 from textual.widgets import Label
 
-from k8s.snapshot import ClusterSnapshot, Job, Missing, held_shares
+from k8s.snapshot import ClusterSnapshot, Job, LifeSigns, Missing, held_shares
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.screens.base.list_view import ListView, progress_of
@@ -66,6 +66,7 @@ class JobsView(ListView):
         super().__init__()
         self._row_cache: RowCache[Job] = RowCache()
         self._by_uid: dict[str, Job] = {}
+        self._life: Mapping[str, LifeSigns] = {}
         self._only_faults = False
         self._created: JobRef | None = None
         self._panes: HomePanes | None = None
@@ -236,6 +237,10 @@ class JobsView(ListView):
         clock = Clock.ahead(snapshot.clock_offset_s)
         chosen = self._choose(snapshot, clock.now)
         self._by_uid = {job.uid: job for job in snapshot.jobs}
+        before, self._life = self._life, snapshot.life
+        for uid in (snapshot.life.keys() | before.keys()) & self._by_uid.keys():
+            if snapshot.life.get(uid) != before.get(uid):
+                self._row_cache.renew(self._by_uid[uid])
         table.empty = self._empty(snapshot, chosen)
         left_out = {"namespace"} if snapshot.namespace else set[str]()
         if not table.is_wide:
@@ -245,13 +250,13 @@ class JobsView(ListView):
             left_out |= {"loss", "best_loss"}
         columns = self.columns_of(COLUMNS, left_out)
         losses = self.session.life.losses if self.session is not None else {}
-        now = JobsNow(clock, losses, self.context.runs.get)
+        now = JobsNow(clock, losses, self.context.runs.get, snapshot.signs)
         rows = self._row_cache.rows(
             chosen.jobs,
             lambda job: job_row(job, columns, now, has_detail=not table.is_wide),
             drawn_for=(columns, clock.is_rough),
             now_s=clock.now.timestamp(),
-            age_s=lambda job: _age_s(job, clock.now),
+            age_s=lambda job: _age_s(job, now.signs(job), clock.now),
         )
         table.set_columns(columns, rows)
         self._go_to_created(table)
@@ -300,6 +305,7 @@ class JobsView(ListView):
             jobs_on(nodes, snapshot) if nodes else snapshot.jobs,
             own_names(snapshot.user),
             now,
+            signs=snapshot.signs,
             only_mine=switches.get("mine", False),
             only_faults=self._only_faults,
             with_older=switches.get("older", False),
@@ -442,8 +448,8 @@ def format_totals(snapshot: ClusterSnapshot) -> str:
     return f"Σ {plural(len(jobs), 'job')} · {gpus} held · {waiting} requested and waiting"
 
 
-def _age_s(job: Job, now: datetime) -> float:
+def _age_s(job: Job, signs: LifeSigns, now: datetime) -> float:
     since = job.started if job.status is Status.RUNNING else None
-    if job.silence is not None:
-        since = max(job.silence.since, since or job.silence.since)
+    if signs.silence is not None:
+        since = max(signs.silence.since, since or signs.silence.since)
     return (now - (since or job.created or now)).total_seconds()

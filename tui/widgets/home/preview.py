@@ -18,9 +18,9 @@ from textual.timer import Timer
 
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize
-from tui.tables.jobs import status_text
+from tui.tables.jobs import JobsNow, status_text
 from tui.text.cells import cell_len, elide_end, wrapped
-from tui.text.format import CellStyle, Clock, Run, compact_ranges, reason_text
+from tui.text.format import CellStyle, Clock, Run, compact_ranges
 from tui.widgets.painted import PaintedWidget
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
@@ -66,13 +66,13 @@ class Preview(PaintedWidget):
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show a job; the same one may be shown again."""
-        was, self._job, self._snapshot = self._job, job, snapshot
+        was, before, self._job, self._snapshot = self._job, self._snapshot, job, snapshot
         if not self.display:
             return
         if _uid(was) != _uid(job):
             self._cancel()
             self._timer = self.set_timer(DRAW_S, self._rested)
-        elif was is not job:
+        elif job is not None and (was is not job or before.signs(job) != snapshot.signs(job)):
             self._update()
             if self._timer is None:
                 self._fetch_later(0.0)
@@ -149,11 +149,11 @@ class Preview(PaintedWidget):
             return []
         if job is None:
             return [[(line, "quiet")] for line in wrapped(self.empty, width)]
-        clock = Clock.ahead(self._snapshot.clock_offset_s)
+        now = JobsNow(Clock.ahead(self._snapshot.clock_offset_s), signs=self._snapshot.signs)
         cached = self._previews.get(job.uid)
         preview = cached[1] if cached else None
         has_reason = not self._is_explained(job.uid)
-        return job_preview(job, preview, clock, width, height, has_reason=has_reason)
+        return job_preview(job, preview, now, width, height, has_reason=has_reason)
 
     def render_line(self, y: int) -> Strip:
         """Render one line."""
@@ -170,14 +170,14 @@ def _uid(job: Job | None) -> str | None:
 
 
 def job_preview(
-    job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int, *, has_reason: bool = True
+    job: Job, preview: PreviewData | None, now: JobsNow, width: int, height: int, *, has_reason: bool = True
 ) -> Lines:
     """Render the preview of a job: identity, status, reason, events.
 
     Args:
         job: The job.
         preview: Its events; None before they were fetched.
-        clock: The current time.
+        now: Current time, and the trouble in the output of jobs.
         width: Cells per line.
         height: Maximum number of lines.
         has_reason: Show the reason; its row may do so.
@@ -190,14 +190,14 @@ def job_preview(
     amounts = f"  {job.instances_running}/{len(job.instances)} pods"
     if job.gpus_requested or job.gpus_allocated:
         amounts = f"  {job.gpus_allocated}/{job.gpus_requested} GPUs{amounts}"
-    status = status_text(job, clock)
+    status = status_text(job, now)
     fits = cell_len(status[0] + amounts) <= width
     lines += [[status, (amounts, "")]] if fits else [[status], *_wrapped_lines(amounts, width, "")]
     if job.nodes:
         lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:
         lines += _wrapped_lines(job.progress, width, "")
-    reason = reason_text(job, clock) if has_reason else ""
+    reason = now.reason(job) if has_reason else ""
     if told := [
         *_wrapped_lines(reason, width, "quiet" if status[1] == "done" else status[1]),
         *_wrapped_lines(job.remedy, width, ""),
@@ -213,7 +213,7 @@ def job_preview(
     for event in preview.events:
         if len(lines) > height:
             break
-        lines += _event(event, clock, width)
+        lines += _event(event, now.clock, width)
     return lines[:height]
 
 

@@ -56,13 +56,7 @@ def test_any_role_survives_a_round_trip_through_one_line(role: Role) -> None:
         ("w command='[ -f x ]'", Role("w", command=("[", "-f", "x", "]"))),
         (
             "worker restart=Never working-dir=/w cpu=1- memory=1Gi-2Gi",
-            Role(
-                "worker",
-                restart_policy="Never",
-                working_dir="/w",
-                cpu="1-",
-                memory="1Gi-2Gi",
-            ),
+            Role("worker", restart_policy="Never", working_dir="/w", cpu="1-", memory="1Gi-2Gi"),
         ),
     ],
 )

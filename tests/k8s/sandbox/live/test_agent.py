@@ -309,9 +309,7 @@ async def test_a_command_run_in_a_pod_finds_its_volumes(space: Space) -> None:
     assert await space.run_in("asked", "sh", "-c", look) == "0.5\n"
 
 
-async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(
-    space: Space,
-) -> None:
+async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(space: Space) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
     for name, grace_s in (("stubborn", 1), ("patient", 3600)):
         container = {"env": [{"name": "MARK", "value": f"{name}-{space.name}"}]}

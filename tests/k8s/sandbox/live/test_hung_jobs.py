@@ -62,14 +62,14 @@ async def test_a_hung_job_is_reported_in_its_row_in_why_and_among_the_faults(spa
     await space.create(PYTORCH_JOBS, pytorch_job("silent", "python", "-c", SILENT, workers=1))
     feed = ClusterMirror(space.client, space.name)
     life = LifeFeed(
-        space.client, None, lambda: feed.all_jobs, on_marks=feed.publish_soon, least_s=1.2, read_s=0.5
+        space.client, None, lambda: feed.all_jobs, on_signs=feed.publish_soon, least_s=1.2, read_s=0.5
     )
-    feed.overlay = life.overlay
+    feed.evidence, feed.life = life.evidence, life.signs
     found: asyncio.Queue[tuple[Job, ClusterSnapshot]] = asyncio.Queue()
 
     def take(snapshot: ClusterSnapshot) -> None:
         for job in snapshot.jobs:
-            if job.ref.name == "silent" and job.silence is not None:
+            if job.ref.name == "silent" and snapshot.signs(job).silence is not None:
                 found.put_nowait((job, snapshot))
 
     life.life.watch("test", lambda: feed.all_jobs)
@@ -78,8 +78,8 @@ async def test_a_hung_job_is_reported_in_its_row_in_why_and_among_the_faults(spa
         job, snapshot = await found.get()
         for each in running:
             each.cancel()
-    assert is_fault(job)
-    row = job_row(job, COLUMNS, JobsNow(Clock.ahead(0)), has_detail=True)
+    assert is_fault(job, snapshot.signs(job))
+    row = job_row(job, COLUMNS, JobsNow(Clock.ahead(0), signs=snapshot.signs), has_detail=True)
     assert row.detail is not None and re.match(r"└ no line for .*usually every \d\.\ds", row.detail)
     assert (await answer_why(space.client, job, snapshot)).sentence.startswith("It runs, but no line for ")
 

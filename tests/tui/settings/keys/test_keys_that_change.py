@@ -86,9 +86,7 @@ async def test_enter_at_once_after_a_key_that_labels_a_node_changes_nothing(tmp_
 
 
 @pytest.mark.slow
-async def test_keys_and_commands_that_change_something_are_refused_with_readonly(
-    tmp_path: Path,
-) -> None:
+async def test_keys_and_commands_that_change_something_are_refused_with_readonly(tmp_path: Path) -> None:
     async with world(tmp_path, is_read_only=True) as play:
         await play.press("N", "g")
         for keys, there, refused in (

@@ -103,10 +103,7 @@ async def test_objects_in_a_missing_namespace_are_refused(api: Api) -> None:
 
 async def test_pods_get_the_defaults_that_clients_depend_on(api: Api) -> None:
     wanted = pod("p", node="nowhere")
-    wanted["spec"]["containers"][0] |= {
-        "image": "x",
-        "resources": {"limits": {"nvidia.com/gpu": 2}},
-    }
+    wanted["spec"]["containers"][0] |= {"image": "x", "resources": {"limits": {"nvidia.com/gpu": 2}}}
     made = await api.made("pods", wanted)
     spec, container = made["spec"], made["spec"]["containers"][0]
     assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"]) == ("Always", 30)
