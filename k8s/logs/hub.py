@@ -204,7 +204,8 @@ class LogSource:
     @property
     def is_outdated(self) -> bool:
         """Return True if the log must be read again."""
-        if self.has_failed or (self.is_over and not self.follower.target.pod_uid):
+        is_worthless = not (self._lines and self.follower.target.pod_uid)  # a 404 may have been too early
+        if self.has_failed or (self.is_over and is_worthless):
             return True
         return self._stopped_at_s is not None and time.monotonic() - self._stopped_at_s > RESUME_S
 

@@ -259,6 +259,16 @@ async def test_an_error_is_reported_to_every_subscription_and_a_new_one_tries_ag
         assert again.texts == pod.texts
 
 
+async def test_a_pod_that_was_not_found_is_read_by_the_next_subscription() -> None:
+    pod = followed()
+    pod.is_gone = True  # as a server answers that is behind
+    async with connected(pod) as (_, client), hub_of(client) as hub:
+        early = Reader(hub.open(target(pod), TAIL))
+        await early.until("-- the pod is gone")
+        pod.is_gone = False
+        await Reader(hub.open(target(pod), TAIL)).until("line 2")
+
+
 async def test_closing_the_hub_ends_streams_and_subscriptions() -> None:
     pod = followed()
     async with connected(pod) as (_, client), hub_of(client) as hub:
