@@ -24,6 +24,7 @@ EMPTY = tuple(
 _SIZES = (1, 1, 2, 4, 8, 8, 12, 16, 16, 32)  # pods of each ten jobs: a hundred
 _KINDS = (PYTORCH_JOBS, PYTORCH_JOBS, PYTORCH_JOBS, JOBS, PYTORCH_JOBS, MPI_JOBS, JOBS, *(PYTORCH_JOBS,) * 3)
 _TEAMS = ("vision", "speech", "language", "robotics", "biology", "default")
+SMALL = "small"  # namespace of the first twenty jobs, with 200 pods, if there are thousands
 _MODELS = ("bert-large", "resnet50", "llama-finetune", "whisper", "vit-huge", "diffusion-xl", "wav2vec")
 # Fates of jobs, and their shares in a hundred
 _LIVES = {"running": 60, "finished": 20, "pending": 10, "halfway": 5, "crashing": 5}
@@ -106,7 +107,7 @@ class LoadCluster:
         self._gpus = {f"gpu-{number:04}": healthy_gpus(number) for number in range(nodes)}
         self._nodes = list(self._gpus)
         self._free = dict(self._gpus)
-        self.jobs = [self._make_job(number) for number in range(jobs)]
+        self.jobs = [self._make_job(number, number < 20 and jobs > 1000) for number in range(jobs)]
         for number, name in enumerate(self._nodes):
             self.collections[NODES].put(name, 1, node_json(name, number))
         for job in self.jobs:
@@ -162,13 +163,14 @@ class LoadCluster:
             },
         }
 
-    def _make_job(self, number: int) -> JobState:
+    def _make_job(self, number: int, is_in_small: bool) -> JobState:
         size, resource = _SIZES[number % 10], _KINDS[number % 10]
         gpus = 1 if size >= 8 else self._random.choice((1, 2, 4, 8))
         name = f"{self._random.choice(_MODELS)}-{number:04}"
         job = JobState(
             resource.kind, resource.api_version, self._random.choice(_TEAMS), name, self._uid(), gpus
         )
+        job.namespace = SMALL if is_in_small else job.namespace
         leader = {"PyTorchJob": "master", "MPIJob": "launcher", "Job": "pod"}[job.kind]
         follower = {"Job": "pod"}.get(job.kind, "worker")
         for index in range(size):
