@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 PUBLISH_S = 0.1
 # The interval until the first lists are complete: the user is waiting for them.
 FIRST_S = 0.01
-# While the first lists go on, snapshots are rarer, for all is painted anew; and have longer turns, as
-# their pages have.
+# While the first lists go on, snapshots are rarer, for all is painted anew, and have longer turns.
 LISTING_FACTOR, LISTING_S, LISTING_TURN_S = 5, 3.0, 0.02
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4

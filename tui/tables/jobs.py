@@ -173,14 +173,20 @@ def _short_kind(kind: str) -> str:
 
 def _gpus(job: Job, _now: JobsNow) -> Cell:
     requested, allocated = job.gpus_requested, job.gpus_allocated
+    if job.reason == BEING_READ:
+        return _open(requested if job.replicas else 0)
     part = f"{job.gpu_fraction:g}" if job.gpu_fraction else NOTHING
-    held = "…" if job.reason == BEING_READ else allocated
-    return Cell(f"{held}/{requested}" if requested or allocated else part, sort=float(requested))
+    return Cell(f"{allocated}/{requested}" if requested or allocated else part, sort=float(requested))
 
 
 def _pods(job: Job, _now: JobsNow) -> Cell:
-    total = len(job.replicas if job.reason == BEING_READ else job.instances)
-    return Cell(f"{'…' if job.reason == BEING_READ else job.instances_running}/{total}", sort=float(total))
+    if job.reason == BEING_READ:
+        return _open(len(job.replicas))
+    return Cell(f"{job.instances_running}/{len(job.instances)}", sort=float(len(job.instances)))
+
+
+def _open(total: int) -> Cell:
+    return Cell(f"…/{total}" if total else "…", "quiet", sort=float(total))
 
 
 def _ranks(job: Job, _now: JobsNow) -> Cell:

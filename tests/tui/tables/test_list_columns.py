@@ -64,8 +64,12 @@ def test_numbers_of_a_job_whose_pods_are_being_read_are_left_open() -> None:
     (declared,) = read_jobs(pytorch_job("bert", workers=2))
     job = replace(job_of([instance()], Status.UNKNOWN, BEING_READ), replicas=declared.replicas)
     columns = [each for each in jobs.COLUMNS if each.key in ("status", "gpus", "pods")]
-    row = jobs.job_row(job, columns, JobsNow(Clock(NOW)), has_detail=True)
-    assert ([cell.text for cell in row.cells], row.detail) == (["reading…", "…/8", "…/2"], None)
+    for each, texts in (
+        (job, ["reading…", "…/8", "…/2"]),
+        (replace(job, replicas=()), ["reading…", "…", "…"]),
+    ):
+        row = jobs.job_row(each, columns, JobsNow(Clock(NOW)), has_detail=True)
+        assert ([cell.text for cell in row.cells], row.detail) == (texts, None)
 
 
 def test_a_command_prints_the_columns_that_it_picks_without_wide_output(
