@@ -232,26 +232,20 @@ async def test_an_exec_plugin_that_hangs_times_out(tmp_path: Path) -> None:
 
 async def test_a_failed_exec_plugin_reports_the_reason_without_secrets() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        (
-            {"command": "no-such-login", "installHint": "Get it at\x1b[2J example.com"},
-            "Get it at example.com",
-        ),
+        ({"command": "no-such-login", "installHint": "Get it at\x1b[2J example.com"},
+         "Get it at example.com"),
         ({"command": "no-such-login"}, "no-such-login: No such file"),
         ({"command": "a\0b"}, "cannot be passed on"),
-        (
-            {"command": "aws", "interactiveMode": "Always"},
-            r"aws needs a terminal \(interactiveMode: Always\)",
-        ),
+        ({"command": "aws", "interactiveMode": "Always"},
+         r"aws needs a terminal \(interactiveMode: Always\)"),
         ({"command": "sh", "args": ["-c", "exit 7"]}, "exited with status 7"),
-        (
-            {"command": "sh", "args": ["-c", 'echo \'{"token": "SECRET"}\'']},
-            "did not print an ExecCredential",
-        ),
+        ({"command": "sh", "args": ["-c", 'echo \'{"token": "SECRET"}\'']},
+         "did not print an ExecCredential"),
         ({"command": "sh", "args": ["-c", "echo SECRET"]}, "did not print JSON"),
         ({"command": "sh", "args": "x"}, "is malformed"),
         ({"command": 5}, "no command"),
         ({}, "no command"),
-    ]
+    ]  # fmt: skip
     for said, words in cases:
         with pytest.raises(ExecPluginFailed, match=words) as caught:
             await ExecPlugin.from_user({"apiVersion": "v1", **said}, {}).run()

@@ -88,28 +88,19 @@ def test_the_gpu_sharing_mode_of_a_node_is_detected() -> None:
 
 def test_the_model_and_the_memory_of_a_gpu_come_from_labels() -> None:
     cases: list[tuple[dict[str, str], str, int]] = [
-        (
-            {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"},
-            "NVIDIA-H100-80GB-HBM3",
-            81559 * 2**20,
-        ),
+        ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"},
+         "NVIDIA-H100-80GB-HBM3", 81559 * 2**20),
         ({"nvidia.com/gpu.product": "Tesla-T4-SHARED"}, "Tesla-T4", 0),
-        (
-            {"aliyun.accelerator/nvidia_name": "Tesla-P4", "aliyun.accelerator/nvidia_mem": "7611MiB"},
-            "Tesla-P4",
-            7611 * 2**20,
-        ),
+        ({"aliyun.accelerator/nvidia_name": "Tesla-P4", "aliyun.accelerator/nvidia_mem": "7611MiB"},
+         "Tesla-P4", 7611 * 2**20),
         ({"aliyun.accelerator/nvidia_name": "T4", "aliyun.accelerator/nvidia_mem": "16384"}, "T4", 16 * GIB),
         ({"aliyun.accelerator/nvidia_mem": "16GiB"}, "", 16 * GIB),
-        (
-            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X", "amd.com/gpu.vram": "192G"},
-            "AMD_Instinct_MI300X",
-            192 * GIB,
-        ),
+        ({"amd.com/gpu.product-name": "AMD_Instinct_MI300X", "amd.com/gpu.vram": "192G"},
+         "AMD_Instinct_MI300X", 192 * GIB),
         ({"cloud.google.com/gke-accelerator": "nvidia-l4"}, "nvidia-l4", 0),
         ({"nvidia.com/gpu.memory": "much"}, "", 0),
         ({}, "", 0),
-    ]
+    ]  # fmt: skip
     for labels, model, memory in cases:
         row = node_row(made(labels, gpu=8), ())
         assert (row.gpu_model, row.gpu_memory) == (model, memory)

@@ -150,13 +150,8 @@ def test_the_repetitions_of_an_event_give_its_time_count_and_source() -> None:
     cases: list[tuple[dict[str, Any], str, str, int, str]] = [
         (recent, "36:10.250000", "36:10.250000", 1, "kueue"),
         (recent | {"series": series, "firstTimestamp": None}, "36:10.250000", "36:50.500000", 7, "kueue"),
-        (
-            recent | {"series": {"count": None, "lastObservedTime": None}},
-            "36:10.250000",
-            "36:10.250000",
-            1,
-            "kueue",
-        ),
+        (recent | {"series": {"count": None, "lastObservedTime": None}}, "36:10.250000", "36:10.250000", 1,
+         "kueue"),
         # A component may write both.
         (
             {
@@ -171,14 +166,9 @@ def test_the_repetitions_of_an_event_give_its_time_count_and_source() -> None:
             9,
             "kubelet",
         ),
-        (
-            {"firstTimestamp": "2026-11-20T18:36:01Z", "series": series, "source": kubelet},
-            "36:01.000000",
-            "36:50.500000",
-            7,
-            "kubelet",
-        ),
-    ]
+        ({"firstTimestamp": "2026-11-20T18:36:01Z", "series": series, "source": kubelet},
+         "36:01.000000", "36:50.500000", 7, "kubelet"),
+    ]  # fmt: skip
     for fields, first, last, times_seen, source in cases:
         found = EVENTS.read(json.dumps({"metadata": {"name": "a"}, **fields}).encode())
         assert found.first_timestamp is not None and found.at is not None
