@@ -67,11 +67,7 @@ def node_name(words: list[str]) -> str:
     match [word for each in words for word in each.split("/", 1)]:
         case [kind, name] if kind in _NODE and name:
             return name
-    raise KubeError(
-        f"{' '.join(words)} is not a node.",
-        "Use node NODE or node/NODE.",
-        OF_JOBS,
-    )
+    raise KubeError(f"{' '.join(words)} is not a node.", "Use node NODE or node/NODE.", OF_JOBS)
 
 
 def find_node(snapshot: ClusterSnapshot, name: str) -> NodeRow:

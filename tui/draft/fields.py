@@ -109,11 +109,7 @@ KIND = FormField(
     choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
     control="choice",
 )
-SIZE_FIELDS = (
-    job_field("workers"),
-    job_field("gpus", default="1"),
-    job_field("processes", default=""),
-)
+SIZE_FIELDS = (job_field("workers"), job_field("gpus", default="1"), job_field("processes", default=""))
 RUN = FormField(
     "run",
     "Run",
@@ -261,10 +257,7 @@ _OF_DATASET = {
     **dict.fromkeys(("vocabulary", "sequence-length", "layers", "heads", "width"), OF_TOKENS),
 }
 # Arguments that are used only with one value of another.
-_OF_VALUE = {
-    "step-epochs": ("schedule", "step"),
-    "gamma": ("schedule", "step"),
-}
+_OF_VALUE = {"step-epochs": ("schedule", "step"), "gamma": ("schedule", "step")}
 _OF_GIT = ("sync_branch", "sync_revision", "sync_path", "git_secret")
 _KEYS = {"mounts": ("claim", "mount_path", "more_volumes")}
 

@@ -22,12 +22,7 @@ LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue"
 # Only registry credentials.
 PULL_SECRETS = "type=kubernetes.io/dockerconfigjson"
 MAX_NODES = 500
-_ACCESS = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
+_ACCESS = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 Object = Mapping[str, Any]
 
 

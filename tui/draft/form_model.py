@@ -19,14 +19,7 @@ from k8s.reasons.predicates import ClusterCapacity
 from k8s.reasons.static_checks import check_statically
 from k8s.snapshot import ClusterSnapshot
 from trainer.catalogue import TRAINERS
-from tui.draft.fields import (
-    COMMAND,
-    EDITED_YAML,
-    JOB_FORM_FIELDS,
-    default_text,
-    default_values,
-    labels,
-)
+from tui.draft.fields import COMMAND, EDITED_YAML, JOB_FORM_FIELDS, default_text, default_values, labels
 from tui.draft.job_draft import FormResult, base_name, field_key, parse_values, texts_of
 from tui.draft.job_files import load_job_files, needs_git_credentials
 from tui.draft.job_templates import JobTemplate

@@ -99,10 +99,7 @@ def preflight(
 
 
 def _size_and_fit(
-    result: FormResult,
-    snapshot: ClusterSnapshot,
-    links: Mapping[str, LinkMatrix],
-    capacity: ClusterCapacity,
+    result: FormResult, snapshot: ClusterSnapshot, links: Mapping[str, LinkMatrix], capacity: ClusterCapacity
 ) -> list[Cause]:
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
@@ -145,10 +142,7 @@ def _size(result: FormResult) -> list[Cause]:
 
 
 def _capacity_lines(
-    result: FormResult,
-    snapshot: ClusterSnapshot,
-    links: Mapping[str, LinkMatrix],
-    capacity: ClusterCapacity,
+    result: FormResult, snapshot: ClusterSnapshot, links: Mapping[str, LinkMatrix], capacity: ClusterCapacity
 ) -> list[Cause]:
     spec, kind = result.spec, result.kind
     if wants_gpus(spec):
@@ -392,10 +386,7 @@ class CheckedObject(NamedTuple):
 
 
 async def check_manifests(
-    client: Client,
-    wanted: Sequence[ManifestObject],
-    namespace: str,
-    fetch_nodes: FetchNodes,
+    client: Client, wanted: Sequence[ManifestObject], namespace: str, fetch_nodes: FetchNodes
 ) -> list[CheckedObject]:
     """Return the problems that creating these objects would meet.
 

@@ -146,10 +146,7 @@ class Spool:
 
 @asynccontextmanager
 async def local_tensorboard(
-    folders: Mapping[str, Path],
-    feeds: Mapping[str, CurveSource],
-    tell: Callable[[str], None],
-    port: int = 0,
+    folders: Mapping[str, Path], feeds: Mapping[str, CurveSource], tell: Callable[[str], None], port: int = 0
 ) -> AsyncIterator[str]:
     """Serve runs, by name, and yield the address; on exit TensorBoard ends and the copies are deleted.
 

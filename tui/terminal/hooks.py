@@ -36,11 +36,7 @@ def hook_environment(facts: Mapping[str, object]) -> dict[str, str]:
 
 
 async def run_hook(
-    argv: Sequence[str],
-    facts: Mapping[str, object],
-    *,
-    log_file: Path,
-    timeout_s: float = HOOK_S,
+    argv: Sequence[str], facts: Mapping[str, object], *, log_file: Path, timeout_s: float = HOOK_S
 ) -> int:
     """Run a command and return its exit status: 124 after the timeout, 126 or 127 if it cannot start.
 

@@ -16,11 +16,7 @@ from typing import Any, Literal
 Colours = Literal["none", "16", "256", "true"]
 
 # As shells report signals: 128 plus the number.
-EXIT_CODES: Mapping[signal.Signals, int] = {
-    signal.SIGINT: 130,
-    signal.SIGTERM: 143,
-    signal.SIGHUP: 129,
-}
+EXIT_CODES: Mapping[signal.Signals, int] = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 # Timeout for a graceful exit after a signal.
 GRACE_S = 10.0
 

@@ -30,9 +30,7 @@ TextTest = Callable[[str], bool]
 LabelTest = Callable[[Mapping[str, str]], bool]
 
 _WORD = re.compile(r"(!?)(?:([A-Za-z#×][\w./-]*?):(?=.))?(.*)$", re.DOTALL)
-_PIECE = re.compile(
-    r"\s*(?:(?P<labels>-l(?=\s|$|\w\S*=))|-f(?:$|\s+(?P<letters>\S*))|(?P<word>\S+))",
-)
+_PIECE = re.compile(r"\s*(?:(?P<labels>-l(?=\s|$|\w\S*=))|-f(?:$|\s+(?P<letters>\S*))|(?P<word>\S+))")
 # A comma, the end, or a space and another term follow a requirement. An operator or a bracket there is a
 # slip, and so is `in` without a list.
 _REQUIREMENT = re.compile(

@@ -122,10 +122,7 @@ def _set_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
     if not found:
         return []
     is_known = free_gpus(node, matrix) is not None
-    lines = [
-        "",
-        "Best sets of its free GPUs:" if is_known else "Best sets (free GPUs are unknown):",
-    ]
+    lines = ["", "Best sets of its free GPUs:" if is_known else "Best sets (free GPUs are unknown):"]
     return lines + [f"{_INDENT}{format_set(each)}" for each in found]
 
 

@@ -48,7 +48,4 @@ def save(console: BaseConsole, request: ActionRequest) -> None:
         console.notify(f"Saved to {path}.", timeout=20)
 
 
-FUNCTIONS: Functions = {
-    "copy": copy,
-    "save": save,
-}
+FUNCTIONS: Functions = {"copy": copy, "save": save}

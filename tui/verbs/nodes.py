@@ -83,7 +83,4 @@ def _node(console: BaseConsole, name: str) -> NodeRow | None:
     return next((node for node in console.snapshot.nodes if node.name == name), None)
 
 
-FUNCTIONS: Functions = {
-    "gpu_links": gpu_links,
-    "gpu_schedule": gpu_schedule,
-}
+FUNCTIONS: Functions = {"gpu_links": gpu_links, "gpu_schedule": gpu_schedule}

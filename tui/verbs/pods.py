@@ -130,8 +130,4 @@ async def _forward(console: BaseConsole, client: Client, job: Job) -> None:
         console.context.forwarded.pop(job.ref, None)
 
 
-FUNCTIONS: Functions = {
-    "port_forward": port_forward,
-    "reader": reader,
-    "shell": shell,
-}
+FUNCTIONS: Functions = {"port_forward": port_forward, "reader": reader, "shell": shell}

@@ -17,17 +17,7 @@ from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef
-from k8s.logs import (
-    Item,
-    JobRanks,
-    LinePrinter,
-    LogLine,
-    Marker,
-    Options,
-    Target,
-    find_ranks,
-    targets_of,
-)
+from k8s.logs import Item, JobRanks, LinePrinter, LogLine, Marker, Options, Target, find_ranks, targets_of
 from k8s.logs.lines import rfc3339
 from k8s.logs.read import read
 from k8s.logs.tail import MAX_PROBED, read_tail

@@ -109,10 +109,7 @@ def gpu_text(gpu: GpuReading, warnings: Sequence[GpuWarning], now: datetime) -> 
         ("model", gpu.model),
         ("UUID", gpu.uuid),
         ("MIG", gpu.mig_profile),
-        (
-            "held by",
-            ", ".join(f"{each.namespace}/{each.pod}" for each in gpu.holders) or "none reported",
-        ),
+        ("held by", ", ".join(f"{each.namespace}/{each.pod}" for each in gpu.holders) or "none reported"),
         ("utilisation", percent(gpu.utilisation)),
         ("tensor cores", tensor),
         ("memory", gpu_memory(gpu.memory_used, gpu.memory_total)),
@@ -136,10 +133,7 @@ class TelemetryWatch:
     """Telemetry of one view; polls only while the view is shown."""
 
     def __init__(
-        self,
-        view: View,
-        nodes: Callable[[], Iterable[str]],
-        jobs: Callable[[], Iterable[JobRef]] = tuple,
+        self, view: View, nodes: Callable[[], Iterable[str]], jobs: Callable[[], Iterable[JobRef]] = tuple
     ) -> None:
         """Prepare to follow telemetry.
 

@@ -131,9 +131,5 @@ RUNS = ViewDeclaration(
         "runs", "Past runs, also of jobs that are gone", "runs", commands=("runs", "run"), argument="filter"
     ),
 )
-COMPARE = ViewDeclaration(
-    "compare",
-    "Comparison",
-    has_job_rows=True,
-)
+COMPARE = ViewDeclaration("compare", "Comparison", has_job_rows=True)
 VIEWS = (JOBS, PODS, NODES, GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, NOTICES, RUNS, COMPARE)

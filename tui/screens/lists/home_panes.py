@@ -196,11 +196,7 @@ def bar_keys(pane: PaneName, keys: Iterable[Key], context: ViewContext, *, has_r
 class HomePanes:
     """Node bar and job pane around the job list."""
 
-    def __init__(
-        self,
-        context: Callable[[], ViewContext],
-        table: Callable[[], Table],
-    ) -> None:
+    def __init__(self, context: Callable[[], ViewContext], table: Callable[[], Table]) -> None:
         """Create the panes.
 
         Args:
@@ -208,10 +204,7 @@ class HomePanes:
             table: Returns the job list.
         """
         self.node_bar = NodeBar(context().strip_by, context().actions.keys("strip"))
-        self.job_pane = JobPane(
-            tail_keys(context().actions),
-            lambda uid: table().shows_detail(uid),
-        )
+        self.job_pane = JobPane(tail_keys(context().actions), lambda uid: table().shows_detail(uid))
         self.nodes: frozenset[str] = frozenset()
         """Nodes whose jobs are listed; empty lists all jobs."""
         self.nodes_text = ""

@@ -148,14 +148,7 @@ class NodeGroups:
         free = node.largest_free
         is_whole = node.is_schedulable and free > 0 and not held
         return _NodeCounts(
-            self._name_of(node),
-            total,
-            held,
-            bad,
-            int(node.is_simulated),
-            free,
-            is_whole,
-            closed_by(node),
+            self._name_of(node), total, held, bad, int(node.is_simulated), free, is_whole, closed_by(node)
         )
 
     def _name_of(self, node: NodeRow) -> str:
