@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.geometry import Size
 from textual.message import Message
-from textual.reactive import reactive
+from textual.reactive import Reactive, reactive
 from textual.suggester import Suggester
 from textual.widgets import Input, Label
 
@@ -25,6 +26,8 @@ class LineInput(Input):
 
     # Each blink would send a line of bytes over SSH, twice a second.
     cursor_blink = reactive(False, init=False)
+    # Its size does not follow the text, so that a letter needs no new layout of the screen.
+    virtual_size = Reactive(Size(0, 0), layout=False)
 
     async def _on_key(self, event: events.Key) -> None:
         bindings = self._bindings.key_to_bindings.get(event.key)
@@ -111,12 +114,7 @@ class Prompt(Horizontal):
         yield Label("", id="problem", markup=False)
 
     def open(
-        self,
-        mark: str,
-        text: str = "",
-        *,
-        complete: Completer | None = None,
-        history: Sequence[str] = (),
+        self, mark: str, text: str = "", *, complete: Completer | None = None, history: Sequence[str] = ()
     ) -> None:
         """Show and focus the prompt.
 

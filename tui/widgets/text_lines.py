@@ -171,7 +171,7 @@ class TextLines(PaintedWidget, can_focus=True):
     def _measure(self, top_line: int) -> None:
         width = self._width
         self._cuts = {}
-        if self.wraps:
+        if self.wraps and self.content_size.width:  # not while hidden
             for index, line in enumerate(self._lines):
                 if len(line.text) * 2 > width and cell_len(line.text) > width:
                     self._cuts[index] = _broken(line.text, width)

@@ -5,42 +5,42 @@ Everything typed or pasted is sanitized, and shown as plain text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.segment import Segment
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.fuzzy import FuzzySearch
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
+from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input, Label, Select, Static, TextArea
+from textual.widgets import Input, Select, TextArea
+from textual.widgets._select import NoSelection, SelectOverlay
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
 from tui.draft.fields import FormField
-from tui.text.cells import elide_end
+from tui.text.cells import elide_end, pad, wrapped
+from tui.widgets.painted import PaintedWidget
 from tui.widgets.prompt import LineInput
 
 MOST_SHOWN = 6
 Option = tuple[str, str]
 
 
-class Suggestions(Static):
-    """List of suggestions; only a highlighted one is ever accepted."""
+class Suggestions:
+    """List of suggestions below a field; only a highlighted one is ever accepted."""
 
-    DEFAULT_CSS = """
-    Suggestions { display: none; width: 100%; height: auto; padding-left: 20; color: $foreground; }
-    """
-
-    def __init__(self) -> None:
-        """Start without suggestions, hidden."""
-        super().__init__("", markup=False)
+    def __init__(self, redraw: Callable[[], None]) -> None:
+        """Start without suggestions, closed; `redraw` is called when its lines change."""
+        self._redraw = redraw
         self._options: Sequence[Option] = ()
         self._matches: Sequence[Option] = ()
         self._index = -1
@@ -79,7 +79,7 @@ class Suggestions(Static):
         if step < 0 and self._index < 0:
             return False
         self._index = min(self._index + step, len(self._matches) - 1)
-        self._draw()
+        self._redraw()
         return True
 
     @property
@@ -90,25 +90,25 @@ class Suggestions(Static):
     def _show(self, matches: Sequence[Option]) -> None:
         if matches or self._matches:
             self._matches, self._index = matches, -1
-            self.display = bool(matches)
-            self._draw()
+            self._redraw()
 
-    def _draw(self) -> None:
+    def lines(self, width: int) -> list[tuple[str, str]]:
+        """Return the visible lines with their looks."""
         first = max(0, min(self._index - MOST_SHOWN + 1, len(self._matches) - MOST_SHOWN))
-        # Its own width is that of its last showing, or nothing.
-        width = max(20, (self.parent.size.width if isinstance(self.parent, Widget) else 0) - 24)
         lines = []
         for number, (value, note) in enumerate(self._matches[first : first + MOST_SHOWN], first):
-            text = elide_end(sanitize(f"{value}  {note}" if note else value), width)
+            text = elide_end(sanitize(f"{value}  {note}" if note else value), max(20, width - 4))
             is_chosen = number == self._index
-            chosen = Content.styled(f"▸ {text}", "$bright on $cursor-row")
-            lines.append(chosen if is_chosen else Content(f"  {text}"))
+            lines.append((f"▸ {text}", "field--chosen") if is_chosen else (f"  {text}", ""))
         if (left := len(self._matches) - first - MOST_SHOWN) > 0:
-            lines.append(Content.styled(f"  … {left} more", "$quiet"))
-        self.update(Content("\n").join(lines))
+            lines.append((f"  … {left} more", "field--unit"))
+        return lines
 
 
 LONGEST_ERROR = 240
+MOST_ERROR_LINES = 4
+# Cells left of the control.
+LABEL_CELLS = 21
 
 
 class TextField(LineInput):
@@ -171,7 +171,7 @@ class ChoiceField(Select[str], inherit_bindings=False):
         Binding("down", "app.focus_next", "Next field", show=False),
         Binding("left", "step(-1)", "Previous choice", show=False),
         Binding("right", "step(1)", "Next choice", show=False),
-        Binding("enter,space", "show_overlay", "All choices", show=False),
+        Binding("enter,space", "list_choices", "All choices", show=False),
     ]
 
     def __init__(self, choices: Iterable[tuple[str, str]], value: str) -> None:
@@ -179,19 +179,62 @@ class ChoiceField(Select[str], inherit_bindings=False):
         self._choices = _with(choices, value)
         super().__init__(_options(self._choices), allow_blank=False, value=value, compact=True)
 
+    def compose(self) -> ComposeResult:
+        """Mount nothing: the value is drawn here, and the list is mounted when it is first opened."""
+        return iter(())
+
+    def render(self) -> Content:
+        """Render the value, and an arrow at the end."""
+        room = self.size.width - 4
+        label = next(sanitize(label) for key, label in self._choices if key == self._value)
+        arrow = "▲" if self.expanded else "▼"
+        text = pad(elide_end(label, room), room)
+        return Content.assemble(f" {text} ", (arrow, "$foreground 50%"), " ")
+
+    def on_click(self, event: events.Click) -> None:
+        """Open or close the list."""
+        event.stop()
+        if self.expanded:
+            self.expanded = False
+        else:
+            self.call_next(self.action_list_choices)
+
+    async def action_list_choices(self) -> None:
+        """List all choices."""
+        if not self.children:
+            overlay = SelectOverlay()
+            overlay.compact = True
+            await self.mount(overlay)
+            self._setup_options_renderables()
+        self.expanded = True
+
+    def _setup_options_renderables(self) -> None:
+        if self.children:
+            super()._setup_options_renderables()
+
+    def _watch_value(self, value: str | NoSelection) -> None:
+        self._value = value
+        self.refresh()
+        self.post_message(self.Changed(self, value))
+
+    def _watch_expanded(self, expanded: bool) -> None:
+        self.set_class(expanded, "-expanded")
+        self.refresh()
+        if expanded:
+            overlay = self.query_one(SelectOverlay)
+            overlay.focus(scroll_visible=False)
+            overlay.select([key for key, _ in self._choices].index(str(self.value)))
+
     def set_choices(self, choices: Iterable[tuple[str, str]]) -> None:
         """Replace the choices; the value stays."""
-        value = str(self.value)
-        self._choices = _with(choices, value)
-        with self.prevent(Select.Changed):
-            self.set_options(_options(self._choices))
-            self.value = value
+        self._choices = _with(choices, str(self._value))
+        self._setup_variables_for_options(_options(self._choices))
+        self._setup_options_renderables()
+        self.refresh()
 
     def set_value(self, value: str) -> None:
         """Select a value; one that is not a choice is added."""
-        if value not in (key for key, _ in self._choices):
-            self._choices = _with(self._choices, value)
-            self.set_options(_options(self._choices))
+        self.set_choices(_with(self._choices, value))
         self.value = value
 
     def action_step(self, step: int) -> None:
@@ -202,22 +245,16 @@ class ChoiceField(Select[str], inherit_bindings=False):
             self.value = keys[index]
 
 
-class Field(Vertical):
-    """A label, the control for its value, and the error below it."""
+class Field(PaintedWidget):
+    """The control of a value; its label and unit, the suggestions and the error are drawn around it."""
 
     DEFAULT_CSS = """
-    Field { height: auto; width: 100%; }
-    Field > Horizontal { height: auto; width: 100%; }
-    Field .field--label { width: 21; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Field .field--unit { width: auto; height: 1; padding-left: 1; }
+    Field { layout: vertical; height: auto; width: 100%; }
     Field TextField.-textual-compact { width: 1fr; padding: 0 1; }
     Field.-short TextField.-textual-compact { width: 14; }
     Field TextAreaField { width: 1fr; height: auto; min-height: 1; max-height: 6; padding: 0 1; }
-    Field ChoiceField { width: 1fr; }
-    Field ChoiceField.-textual-compact > SelectCurrent { padding: 0 1; }
-    Field SelectCurrent Static#label { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Field .field--error { display: none; width: 100%; height: auto; max-height: 4; padding-left: 21; }
-    Field.-error .field--error, Field.-warning .field--error { display: block; }
+    Field ChoiceField { width: 1fr; height: 1; }
+    Field SelectOverlay { offset: 0 1; }
     """
 
     error: reactive[str] = reactive("", init=False)
@@ -247,7 +284,8 @@ class Field(Vertical):
         self.definition = definition
         self._help = definition.help
         self._control = self._make_control(value)
-        self._error_label = Label("", classes="field--error", markup=False)
+        self.suggestions = Suggestions(self._refresh_below)
+        self._rows_below = 0
         # A select has its value only once it is mounted, and tells of it then: nobody chose that.
         self._posted_value = value if definition.control == "choice" else self.value
         self._accepted_value = self._posted_value
@@ -267,15 +305,43 @@ class Field(Vertical):
         return control
 
     def compose(self) -> ComposeResult:
-        """Lay out label, control and unit, and the error below."""
-        with Horizontal():
-            yield Label(f"  {self.definition.label}", classes="field--label", markup=False)
-            yield self._control
-            if self.definition.unit:
-                yield Label(self.definition.unit, classes="field--unit", markup=False)
-        if self.definition.control != "choice":
-            yield Suggestions()
-        yield self._error_label
+        """Lay out the control."""
+        unit = self.definition.unit
+        right = len(unit) + 1 if unit and self.definition.control != "short" else 0
+        self._control.styles.margin = (0, right, 0, LABEL_CELLS)
+        yield self._control
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Add the lines below the control to its height."""
+        self._rows_below = len(self._below(width))
+        return super().get_content_height(container, viewport, width) + self._rows_below
+
+    def _below(self, width: int) -> list[tuple[str, str]]:
+        found = [(" " * (LABEL_CELLS - 1) + text, look) for text, look in self.suggestions.lines(width)]
+        if text := self.error or self.warning:
+            mark, look = ("✕", "field--error") if self.error else ("!", "field--warning")
+            lines = wrapped(f"{mark} {elide_end(sanitize(text), LONGEST_ERROR)}", max(1, width - LABEL_CELLS))
+            found += [(" " * LABEL_CELLS + line, look) for line in lines[:MOST_ERROR_LINES]]
+        return found
+
+    def render_line(self, y: int) -> Strip:
+        """Render the label and the unit in the first line, and what is below the control."""
+        width, unit, runs = self.size.width, self.definition.unit, list[tuple[str, str]]()
+        below = y - self.size.height + self._rows_below
+        if y == 0:
+            mark, look = ("▸", "field--label-focused") if self.has_focus_within else (" ", "field--label")
+            label = elide_end(f"{mark} {self.definition.label}", LABEL_CELLS - 2)
+            runs.append((pad(f" {label}", LABEL_CELLS), look))
+            if unit:
+                runs += [(" " * (self._control.outer_size.width + 1), ""), (unit, "field--unit")]
+        elif below >= 0:
+            runs += self._below(width)[below : below + 1]
+        base = self.rich_style
+        segments = [Segment(text, base + self.look(look)) for text, look in runs]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _refresh_below(self) -> None:
+        self.refresh(layout=len(self._below(self.size.width)) != self._rows_below)
 
     @property
     def key(self) -> str:
@@ -305,25 +371,24 @@ class Field(Vertical):
 
     def offer(self, options: Sequence[tuple[str, str]], help: str = "") -> None:
         """Suggest values, each with a description; `help` replaces the field's own."""
-        for suggestions in self.query(Suggestions):
-            suggestions.offer(options)
+        self.suggestions.offer(options)
         own = f"{self._help}; space lists what there is" if options else self._help
         self.definition = replace(self.definition, help=help or own)
 
     def accepts_key(self, key: str) -> bool:
         """Offer a key to the list of suggestions; return True if it used the key."""
-        for suggestions in self.query(Suggestions):
-            if not suggestions.is_open:
-                return key == "space" and not self._typed and suggestions.show_all()
-            if key in ("up", "down"):
-                return suggestions.move(1 if key == "down" else -1)
-            if key in ("enter", "tab") and (chosen := suggestions.chosen) is not None:
-                self._take(chosen)
-                suggestions.close()
-                return key == "enter"
-            if key == "escape":
-                suggestions.close()
-                return True
+        suggestions = self.suggestions
+        if not suggestions.is_open:
+            return key == "space" and not self._typed and suggestions.show_all()
+        if key in ("up", "down"):
+            return suggestions.move(1 if key == "down" else -1)
+        if key in ("enter", "tab") and (chosen := suggestions.chosen) is not None:
+            self._take(chosen)
+            suggestions.close()
+            return key == "enter"
+        if key == "escape":
+            suggestions.close()
+            return True
         return False
 
     @property
@@ -358,13 +423,8 @@ class Field(Vertical):
 
     def watch_error(self) -> None:
         """Show or hide the error."""
-        text = self.error or self.warning
-        self.set_class(bool(self.error), "-error")
-        self.set_class(bool(text) and not self.error, "-warning")
-        mark = "✕" if self.error else "!"
-        shown = f"{mark} {elide_end(sanitize(text), LONGEST_ERROR)}" if text else ""
-        self._error_label.update(shown)  # it may not be mounted yet
-        if text and self.has_focus_within:
+        self._refresh_below()
+        if (self.error or self.warning) and self.has_focus_within:
             self.call_after_refresh(self.reveal)
 
     def watch_warning(self) -> None:
@@ -377,20 +437,14 @@ class Field(Vertical):
 
     def on_descendant_focus(self) -> None:
         """Mark the label."""
-        self._mark_label("▸")
+        self.refresh(Region(0, 0, LABEL_CELLS, 1))
         self.call_after_refresh(self.reveal)
 
     def on_descendant_blur(self) -> None:
         """Clear the mark, hide the suggestions, and post `Blurred`."""
-        for suggestions in self.query(Suggestions):
-            suggestions.close()
-        self._mark_label(" ")
+        self.suggestions.close()
+        self.refresh(Region(0, 0, LABEL_CELLS, 1))
         self.post_message(self.Blurred(self))
-
-    def _mark_label(self, mark: str) -> None:
-        label = self.query_one(".field--label", Label)
-        label.update(f"{mark} {self.definition.label}", layout=False)
-        label.set_class(mark != " ", "-bright")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Post the new value as `Changed`."""
@@ -411,8 +465,7 @@ class Field(Vertical):
         if self.value != self._posted_value:
             self._posted_value = self.value
             if self.has_focus_within:
-                for suggestions in self.query(Suggestions):
-                    suggestions.filter(self._typed)
+                self.suggestions.filter(self._typed)
             self.post_message(self.Changed(self))
 
 

@@ -19,17 +19,10 @@ from textual.widgets import Button, Label, Static
 from k8s.reasons.cause import Cause, Severity
 from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.catalogue import TRAINERS
-from tui.draft.fields import (
-    COMMAND,
-    COMMAND_FIELDS,
-    RUN,
-    SECTIONS,
-    FormField,
-    trainer_fields,
-)
+from tui.draft.fields import COMMAND, COMMAND_FIELDS, RUN, SECTIONS, FormField, trainer_fields
 from tui.draft.preflight import MARKS, line_text
 from tui.text.format import plural
-from tui.widgets.form.fields import Field
+from tui.widgets.form.fields import Field, field_around
 
 _STYLES: Mapping[Severity, str] = {
     "ok": "$status-running",
@@ -58,6 +51,9 @@ class JobFields(ScrollableContainer, can_focus=False):
         self._hidden: Collection[str] = ()
         self._errors: Mapping[str, str] = NONE
         self._warnings: Mapping[str, str] = NONE
+        self._by_key: dict[str, Field] = {}
+        self._runs: dict[str, Vertical] = {}
+        """Fields of each run that was chosen so far."""
         self._offers: dict[str, tuple[Sequence[tuple[str, str]], str]] = {}
 
     def compose(self) -> ComposeResult:
@@ -68,55 +64,74 @@ class JobFields(ScrollableContainer, can_focus=False):
                     yield Label(section.title, classes="heading", markup=False)
                 yield from self._fields(section.fields)
                 if RUN in section.fields:
-                    yield from self._compose_run()
+                    run = self._values.get(RUN.key, COMMAND)
+                    self._runs[run] = self._run_group(run)
+                    yield self._runs[run]
                 if section.more:
                     yield CollapsibleFields("More" if section.fields else section.title, section.more)
 
-    def _compose_run(self) -> ComposeResult:
-        yield Vertical(*self._fields(COMMAND_FIELDS), id=f"run-{COMMAND}", classes="run")
-        for trainer in TRAINERS:
-            main, rest = trainer_fields(trainer)
-            more = CollapsibleFields("More arguments", rest)
-            yield Vertical(*self._fields(main), more, id=f"run-{trainer.name}", classes="run")
+    def _run_group(self, run: str) -> Vertical:
+        if run == COMMAND:
+            return Vertical(*self._fields(COMMAND_FIELDS), classes="run")
+        main, rest = trainer_fields(next(each for each in TRAINERS if each.name == run))
+        return Vertical(*self._fields(main), CollapsibleFields("More arguments", rest), classes="run")
 
     def _fields(self, definitions: Iterable[FormField]) -> list[Field]:
-        return [Field(each, self._values.get(each.key, "")) for each in definitions]
+        return [self._make_field(each) for each in definitions]
+
+    def _make_field(self, definition: FormField) -> Field:
+        key = definition.key
+        field = self._by_key[key] = Field(definition, self._values.get(key, ""))
+        if offer := self._offers.get(key):
+            field.offer(*offer)
+        field.set_reactive(Field.error, self._errors.get(key, ""))
+        field.set_reactive(Field.warning, self._warnings.get(key, ""))
+        field.display = key not in self._hidden
+        return field
 
     def on_resize(self) -> None:
         """Keep the focused field visible when the preflight below grows."""
-        for field in self.query(Field):
-            if field.has_focus_within:
-                self.call_after_refresh(field.reveal)
+        if (field := field_around(self.screen.focused)) is not None:
+            self.call_after_refresh(field.reveal)
 
     def field(self, key: str) -> Field | None:
         """Return a field by its key; None while it is not mounted."""
-        return next((field for field in self.query(Field) if field.key == key), None)
+        return self._by_key.get(key)
 
     def show_values(self, values: Mapping[str, str], hidden: Collection[str]) -> None:
         """Show values, without the fields that have no effect or belong to another run."""
         self._values, self._hidden = values, hidden
-        for field in self.query(Field):
-            if field.key in values:
-                field.set_value(values[field.key])
-        for group in self.query(".run"):
-            is_run = group.id == f"run-{values.get('run', '')}"
-            if group.display != is_run:
-                group.display = is_run
+        for key, field in self._by_key.items():
+            if key in values:
+                field.set_value(values[key])
+        self._show_run(values.get(RUN.key, ""))
         self._hide_fields()
+
+    def _show_run(self, run: str) -> None:
+        if (
+            run not in self._runs
+            and (field := self._by_key.get(RUN.key))
+            and isinstance(field.parent, Widget)
+        ):
+            self._runs[run] = self._run_group(run)
+            field.parent.mount(self._runs[run], after=field)
+        for name, group in self._runs.items():
+            if group.display != (name == run):
+                group.display = name == run
 
     def _hide_fields(self) -> None:
         for collapsible in self.query(CollapsibleFields):
             collapsible.set_hidden(self._hidden)
-        for field in self.query(Field):
-            if field.display == (field.key in self._hidden):
+        for key, field in self._by_key.items():
+            if field.display == (key in self._hidden):
                 field.display = not field.display
 
     def show_errors(self, errors: Mapping[str, str], warnings: Mapping[str, str] = NONE) -> None:
         """Show errors and warnings by key, and clear those of all other fields."""
         self._errors, self._warnings = errors, warnings
-        for field in self.query(Field):
-            field.error = errors.get(field.key, "")
-            field.warning = warnings.get(field.key, "")
+        for key, field in self._by_key.items():
+            field.error = errors.get(key, "")
+            field.warning = warnings.get(key, "")
 
     async def focus_first(self, keys: Collection[str]) -> None:
         """Focus the first visible field of these keys; collapsed ones are opened."""
@@ -163,11 +178,6 @@ class JobFields(ScrollableContainer, can_focus=False):
     async def _mount_fields(self, collapsible: CollapsibleFields) -> None:
         if not collapsible.has_fields:
             await collapsible.mount_fields(self._fields(collapsible.definitions))
-            for definition in collapsible.definitions:
-                if (offer := self._offers.get(definition.key)) and (field := self.field(definition.key)):
-                    field.offer(*offer)
-            self._hide_fields()
-            self.show_errors(self._errors, self._warnings)
 
 
 class PreflightView(Static):
@@ -177,6 +187,7 @@ class PreflightView(Static):
         """Start empty."""
         super().__init__("", id=id, markup=False)
         self._lines: Sequence[Cause] = ()
+        self._rows_shown = 0
 
     def show(self, lines: Sequence[Cause]) -> None:
         """Replace the lines; equal ones are not redrawn."""
@@ -195,7 +206,8 @@ class PreflightView(Static):
         room = int(limit.value) - 1 if limit is not None else len(rows)  # less the rule above
         if len(rows) > room:
             rows[room - 1 :] = [Content.styled(f"   … {len(rows) - room + 1} more lines", "$quiet")]
-        self.update(Content("\n").join(rows))
+        self.update(Content("\n").join(rows), layout=len(rows) != self._rows_shown)
+        self._rows_shown = len(rows)
 
     def _rows(self, line: Cause) -> list[Content]:
         first, *rest = wrap(sanitize(line_text(line)), max(20, self.size.width - _INDENT - 1)) or [""]
@@ -276,7 +288,6 @@ class CollapsibleFields(Vertical):
     def compose(self) -> ComposeResult:
         """Lay out the title; there are no fields yet."""
         yield FieldsTitle("", markup=False)
-        yield Vertical()
 
     def on_mount(self) -> None:
         """Write the title."""
@@ -293,7 +304,7 @@ class CollapsibleFields(Vertical):
     async def mount_fields(self, fields: Iterable[Field]) -> None:
         """Mount the fields."""
         self.has_fields = True
-        await self.query_one(Vertical).mount_all(fields)
+        await self.mount(Vertical(*fields))
 
     def set_hidden(self, hidden: Collection[str]) -> None:
         """Leave these keys out of the title; hide the title if no other field is left."""

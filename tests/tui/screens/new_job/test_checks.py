@@ -144,7 +144,7 @@ async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses
         await it.until(lambda: it.is_idle("checks"))
         claim = it.field("claim")
         assert claim.warning.startswith(WAITS)
-        assert (claim.has_class("-warning"), claim.has_class("-error")) == (True, False)
+        assert claim.render_line(1).text.strip().startswith("! ")
         asked = len(it.cluster.asked(QUOTAS))
         await it.set_snapshot(replace(SNAPSHOT))
         await it.until(lambda: it.is_idle("checks"))

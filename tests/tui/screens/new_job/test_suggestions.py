@@ -30,11 +30,11 @@ CLAIM: dict[str, Any] = {
 
 def listed(it: Form, key: str) -> list[str]:
     """Return the lines below a field."""
-    return [line.strip() for line in str(it.field(key).query_one("Suggestions").render()).splitlines()]
+    return [line.strip() for line, _ in it.field(key).suggestions.lines(80)]
 
 
 def is_listed(it: Form, key: str) -> bool:
-    return it.field(key).query_one("Suggestions").display
+    return it.field(key).suggestions.is_open
 
 
 @pytest.mark.slow

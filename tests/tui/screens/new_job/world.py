@@ -183,13 +183,13 @@ class Form:
         await self.pilot.pause()
 
     async def choose(self, key: str, value: str) -> None:
-        """Choose a value from a field with choices."""
+        """Choose a value from the list of a field with choices."""
         field = self.field(key)
         await self.until(lambda: value in dict(field.definition.choices))
         await self.go(key)
         values = [each for each, _ in field.definition.choices]
         steps = values.index(value) - values.index(field.value)
-        await self.press(*["right" if steps > 0 else "left"] * abs(steps))
+        await self.press("enter", *["down" if steps > 0 else "up"] * abs(steps), "enter")
 
     async def set_snapshot(self, snapshot: ClusterSnapshot) -> None:
         self.app.snapshot = snapshot
