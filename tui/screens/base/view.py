@@ -84,6 +84,7 @@ class View(Screen[None]):
         self._is_behind = True
         self._written: dict[str, str] = {}
         self._flash_ends: Timer | None = None
+        self._is_typing = self._is_flashing = False
         self._typed_from: Widget | None = None
 
     def compose(self) -> ComposeResult:
@@ -167,12 +168,19 @@ class View(Screen[None]):
             self._flash_ends.stop()
         self.set_line("flash", text if severity == "information" else f"! {text}")
         self.query_one("#flash").set_class(severity != "information", "-loud")
-        self.add_class("-flashing")
+        self._show_line(is_flashing=True)
         self._flash_ends = self.set_timer(for_s, self.end_flash)
 
     def end_flash(self) -> None:
         """Hide the message."""
-        self.remove_class("-flashing")
+        self._show_line(is_flashing=False)
+
+    def _show_line(self, *, is_typing: bool | None = None, is_flashing: bool | None = None) -> None:
+        # Not a class of the screen, which would update the styles of all its widgets.
+        self._is_typing = self._is_typing if is_typing is None else is_typing
+        self._is_flashing = self._is_flashing if is_flashing is None else is_flashing
+        for line in self.query_children("#flash, #totals"):
+            line.display = not self._is_typing and self._is_flashing == (line.id == "flash")
 
     def action_request(self, name: str) -> None:
         """Request an action for the current selection."""
@@ -288,7 +296,7 @@ class View(Screen[None]):
 
     def action_filter(self) -> None:
         """Open the prompt for a filter."""
-        self.add_class("-typing")
+        self._show_line(is_typing=True)
         self.query_one(Prompt).open("/", self.filter_text, history=self.context.typed["/"])
 
     def action_command(self) -> None:
@@ -296,7 +304,7 @@ class View(Screen[None]):
         self._typed_from = self.focused
         typed = self.context.typed[":"]
         names = self.context.names()
-        self.add_class("-typing")
+        self._show_line(is_typing=True)
         self.query_one(Prompt).open(
             ":",
             complete=lambda text: complete(
@@ -351,7 +359,7 @@ class View(Screen[None]):
         self._end_typing(event.mark, "")
 
     def _end_typing(self, mark: str, text: str) -> None:
-        self.remove_class("-typing")
+        self._show_line(is_typing=False)
         typed = self.context.typed[mark]
         if text:
             typed[:] = [*(each for each in typed if each != text), text][-MOST_TYPED:]

@@ -27,12 +27,7 @@ from k8s.text.sanitize import sanitize
 from tui.draft.fields import EDITED_YAML
 from tui.draft.form_model import LOCAL_FIELDS, FormModel, Place
 from tui.draft.volume import inspect_volume
-from tui.screens.documents.form_files import (
-    FileProblem,
-    FormDrafts,
-    ask_for_manifest,
-    prompt_git_credentials,
-)
+from tui.screens.documents.form_files import FileProblem, FormDrafts, ask_for_manifest, prompt_git_credentials
 from tui.screens.documents.form_requests import (
     CHECK_TIMES,
     CheckTimes,
@@ -210,7 +205,7 @@ class NewJobScreen(SubmitScreen):
             self._load_node_labels()
         self.query_one("#help", Label).update(text)
         if not self.query_one(ManifestPane).has_focus_within:
-            self.remove_class("-yaml")
+            self._show_panes(False)
 
     def on_field_blurred(self, event: Field.Blurred) -> None:
         """Show the field's error from now on."""
@@ -341,7 +336,7 @@ class NewJobScreen(SubmitScreen):
         """Focus the YAML, or go back to where the focus was."""
         pane = self.query_one(ManifestPane)
         is_open = pane.has_focus_within
-        self.set_class(not is_open, "-yaml")
+        self._show_panes(not is_open)
         if is_open:
             if self._focused_before_yaml is not None:
                 self._focused_before_yaml.focus()
@@ -349,6 +344,17 @@ class NewJobScreen(SubmitScreen):
             self._focused_before_yaml = self.focused
             self._show_yaml()
             self.call_after_refresh(pane.read)
+
+    def _show_panes(self, is_yaml: bool | None = None) -> None:
+        # Not a class of the screen or of the form, which would update the styles of all fields.
+        pane = self.query_one(ManifestPane)
+        pane.set_class(pane.has_class("-open") if is_yaml is None else is_yaml, "-open")
+        self.query_one("#left").display = not (pane.has_class("-open") and self.has_class("-narrow"))
+
+    def on_resize(self) -> None:
+        """Show the form beside the YAML again if there is room."""
+        if self.is_mounted:
+            self.call_next(self._show_panes)  # once the screen has its classes for the width
 
     def reading(self) -> asyncio.Event | None:
         """Return the event that is set once the claims are listed; None if that is done, or pointless."""
@@ -399,7 +405,7 @@ class NewJobScreen(SubmitScreen):
 
     def _focus_first(self, keys: Collection[str]) -> None:
         self._show_errors()
-        self.remove_class("-yaml")
+        self._show_panes(False)
         self.call_after_refresh(self.query_one(JobFields).focus_first, keys)
 
     def show_dry_run_passed(self, submission: Submission) -> None:
