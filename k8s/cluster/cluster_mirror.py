@@ -21,7 +21,7 @@ from k8s.cluster.discovery import (
     no_rules,
 )
 from k8s.cluster.job_builder import RankEvidence
-from k8s.cluster.joiner import TURN_S, Joiner, Rows, cooperatively
+from k8s.cluster.joiner import NOT_LISTED, TURN_S, Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.cluster.owners import OwnerLookup
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
@@ -423,7 +423,10 @@ class ClusterMirror:
         life = self.life(jobs)
         if header.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
-        self.latest = replace(header, nodes=rows[0], jobs=jobs, life=life)
+        nodes_shown = rows[0]
+        if self._has_nodes and not self._nodes.state.is_synced:  # until then pods may lie on any
+            nodes_shown = tuple(row for row in nodes_shown if row.status != NOT_LISTED)
+        self.latest = replace(header, nodes=nodes_shown, jobs=jobs, life=life)
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]

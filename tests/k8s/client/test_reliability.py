@@ -187,13 +187,15 @@ async def test_a_half_open_connection_is_noticed_and_the_watch_goes_on_elsewhere
 async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
-        pods = [pod_of(BERT, f"worker-{number}") for number in range(5)]
+        pods = [pod_of(BERT, f"worker-{number}", on="n1") for number in range(5)]
         second, third = Held(page(pods[2:4], following="3", remainingItemCount=1)), Held(page(pods[4:], "5"))
         cluster.replace(PODS, page(pods[:2], following="2", remainingItemCount=3), second, third)
         cluster.replace(JOBS, jobs := Held(page([BERT], "5")))
+        cluster.replace(NODES, nodes := Held(page([node("n1")], "5")))
         async with running(cluster, backoff=PATIENT) as feed:
-            some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.nodes))
-            assert (some.is_synced, len(cluster.asked(PODS))) == (False, 1)
+            some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.jobs))
+            assert (some.is_synced, some.nodes, len(cluster.asked(PODS))) == (False, (), 1)
+            nodes.let_go()
             jobs.let_go()
             some = await feed.until(lambda each: bool(each.jobs and each.jobs[0].replicas))
             assert [each.name for each in some.nodes] == ["n1"]
