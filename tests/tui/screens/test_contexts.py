@@ -129,6 +129,9 @@ async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(
             for words in (("* lab", "lab-ns"), ("prod", "prod-ns"), *more):
                 await play.until(partial(clusters.has_line_with, *words))
             assert "SECRET" not in play.text
+        for keys, rows in ((("slash", *"prod", "enter"), 1), (("escape",), 2)):
+            await play.press(*keys)
+            assert play.table.row_count == rows
         await play.press("G", "enter")
         await clusters.until_shown("prod", "job-prod")
         assert isinstance(play.console.screen, JobsView)
