@@ -36,6 +36,7 @@ COLUMNS = [
     {"name": name, "type": "string", "format": "", "description": "", "priority": int(name in ("IP", "Node"))}
     for name in ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node")
 ]
+METADATA_BYTES = 512  # of an object, in which its namespace stands
 KEPT_LISTS = 32  # lists that may be read at once, page by page
 
 
@@ -254,7 +255,8 @@ def _selected(collection: Collection, namespace: str, query: Mapping[str, str]) 
     served = ServedResource(collection.resource, fields=SELECTED_BY)
     chosen = selector_of(served, query.get("labelSelector", ""), query.get("fieldSelector", ""))
     mark = _mark(namespace)
-    bodies = tuple(body for body in collection.objects.values() if mark in body)
+    # As fast as an API server's index: metadata comes first.
+    bodies = tuple(body for body in collection.objects.values() if body.find(mark, 0, METADATA_BYTES) >= 0)
     return bodies if chosen is None else [body for body in bodies if chosen(msgspec.json.decode(body))]
 
 
