@@ -65,7 +65,7 @@ _LOGGED = any_of(
 # error of NCCL, further lines may give the cause, but are not shown.
 _OPEN = re.compile(r"[:,=(\[{\\]\s*$|^[^\"]*\"[^\"]*$|\([^)]*$|\[[^\]]*$|\{[^}]*$")
 _INDENTED = re.compile(r"[\s*+|)\]}~^-]|$")
-_VERBOSE = re.compile(r"[NH]CCL|Hccl|\bACL\b|\.\s*$")
+_VERBOSE = re.compile(r"[NH]CCL|Hccl|\bACL\b|Request ID|\.\s*$")
 _TERMINATE = re.compile(r"terminate called after throwing an instance of '([^']{1,200})'")
 _STILL_RUNS = "terminate called without an active exception"
 _WHAT = re.compile(r"\s*what\(\):\s*(.*)")
@@ -109,7 +109,7 @@ _NOTABLE_WORDS = (
     "no module|missing|signal|what():|expired|no such|exec |nccl warn|.cpp:|ssh: |local_rank|resolve|"
     "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |exceeded|"
     "unrecognized|assert|bus |memory|as root|xid|slots|nan|: e |*** sig|-finite|exchange_id|closed by|in use|"
-    "memlock|no kernel|limit|times out|hccl|loaded runtime|root cause|mesh master|acquired"
+    "memlock| lost |does not know|no kernel|limit|times out|hccl|loaded runtime|root cause|mesh master|acquired"
 )
 _NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
