@@ -62,12 +62,14 @@ _TERSE = any_of(
     r"NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|c10::|DistBackend|DistNetwork|std::|Aborted",  # native code
     r"DataLoader|Horovod|\bMPI|UCX|\bray\b|CalledProcess|ChildFailed|SystemExit|SyntaxError",
     r"HCCL|\bACL\b|acl api|\bsyn[A-Z]|Habana|(?:Worker|Actor)\w*Error\b|cquantize|Machine list",
-    r"writing file|serializ|exited unexpectedly|INTERNAL:|root (?:cause|error)|(?:previous|above) error|error messages|^\w+$",
+    r"writing file|serializ|exited unexpectedly|(?:previous|above) error|error messages|^\w+$",
+    r"INTERNAL:|root (?:cause|error)",
     flags=re.IGNORECASE,
 )
 _VAGUE = any_of(
     r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)",
-    r"errors? above|root cause above|root error\(s\)|unhandled (?:system|cuda) error|, invalid usage|, internal error|^RuntimeError\s*$",
+    r"errors? above|root cause above|root error\(s\)",
+    r"unhandled (?:system|cuda) error|, invalid usage|, internal error|^RuntimeError\s*$",
 )
 # Lists of what may have happened: no evidence, whichever cause they name.
 _GUESSES = any_of(

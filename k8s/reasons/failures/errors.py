@@ -37,7 +37,7 @@ _DOTTED = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*"
 _RAISED = re.compile(rf"(?!File \")({_DOTTED}(?:\([\w.]+\))?)(?::(?: (.*))?)?\s*$")
 # Without a traceback, the name has to tell.
 _BARE = re.compile(
-    rf"(?!\w*Warning\b)({_DOTTED}?(?:Error|Exception|Interrupt|Exit|Fault|Timeout|Expired|Group|Pool)"
+    rf"(?!\w*Warning\b)({_DOTTED}?(?:Error|Exception|Interrupt|Exit|Fault|[Tt]imeout|Expired|Group|Pool)"
     r"(?:\([\w.]+\))?)(?:: (?=\S)|:?\s*$)"
 )
 _FRAME = re.compile(r"\s+(?:> )?File \"")
@@ -109,7 +109,8 @@ _NOTABLE_WORDS = (
     "no module|missing|signal|what():|expired|no such|exec |nccl warn|.cpp:|ssh: |local_rank|resolve|"
     "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |exceeded|"
     "unrecognized|assert|bus |memory|as root|xid|slots|nan|: e |*** sig|-finite|exchange_id|closed by|in use|"
-    "memlock| lost |does not know|no kernel|limit|times out|hccl|loaded runtime|root cause|mesh master|acquired"
+    "memlock| lost |does not know|no kernel|limit|times out|hccl|loaded runtime|root cause|mesh master|"
+    "acquired"
 )
 _NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
