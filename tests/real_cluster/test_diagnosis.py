@@ -1,8 +1,9 @@
-"""Reasons why jobs wait, on a real API server with its own scheduler, quota and kubelet."""
+"""Reasons why jobs wait, and stacks of those that hang, with a real scheduler, quota and kubelet."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,12 @@ from k8s.models.resources import JOBS, Resource
 from k8s.reasons.cause import Cause
 from k8s.reasons.gather import answer_why
 from k8s.reasons.job_reasons import JobReasons
+from k8s.reasons.stacks import StackReport, inspect_ranks
+from tests import ROOT
+from tests.real_cluster.feed import LONGEST_S, job_called
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
+from tests.support.real_cluster import ROLE_BINDINGS, acting_as
 from tui.tables.filters import own_names
 
 WAIT_S = 180.0  # longest wait for a scheduler, a controller or a kubelet to have said its word
@@ -212,3 +217,67 @@ async def test_a_user_of_one_namespace_gets_the_message_of_the_scheduler(kubecon
             await alice.delete(JOBS, name, "alice")
         assert answer.sentence.startswith("Waits for a node: pod-0; the scheduler says 0/")
         assert any('cannot list resource "nodes"' in text for text in facts(answer, "unseen"))
+
+
+SCRIPT = """
+from trainer import debuggable
+import time
+debuggable.arm()
+def load_batch():
+    time.sleep(600)
+load_batch()
+"""
+
+
+async def report_of(client: Client, name: str, is_so: Callable[[StackReport], object]) -> StackReport:
+    report = StackReport()
+    async with asyncio.timeout(LONGEST_S):
+        while not is_so(report):
+            snapshot = await ClusterMirror(client, client.config.namespace).read_once()
+            found = job_called(snapshot, "Job", name)
+            if found is not None and found.status == "Running":
+                report = await inspect_ranks(client, found)
+            await asyncio.sleep(0.2)
+    return report
+
+
+async def test_a_non_python_process_is_diagnosed_from_proc(admin: Client) -> None:
+    shell = {"command": ["sh", "-c", "sleep 600; true"]}
+    await admin.create(JOBS, job("hang", container=shell), admin.config.namespace)
+    report = await report_of(admin, "hang", lambda found: "(sleeping)" in found.sentence)
+    assert [(each.source, each.code) for each in report.groups] == [("/proc", "sleep 600")]
+    assert "this program is not Python" in report.problems[0]
+
+
+async def test_a_python_process_that_is_armed_gives_its_stack(admin: Client) -> None:
+    folders = dict.fromkeys((sys.base_prefix, "/lib", "/lib64", "/usr/lib", str(ROOT)))
+    mounts = [{"name": f"v{at}", "mountPath": path} for at, path in enumerate(folders)]
+    volumes = [{"name": f"v{at}", "hostPath": {"path": path}} for at, path in enumerate(folders)]
+    env = {"PATH": f"{sys.base_prefix}/bin:/bin", "PYTHONPATH": str(ROOT), "RANK": "3", "LOCAL_RANK": "1"}
+    container: dict[str, Any] = {
+        "command": ["python3", "-c", SCRIPT],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "volumeMounts": mounts,
+    }
+    await admin.create(JOBS, job("armed", container=container, volumes=volumes), admin.config.namespace)
+    report = await report_of(admin, "armed", lambda found: found.sources == ("faulthandler",))
+    assert report.sentence == "Rank 3 in load_batch (<string>:6)."
+
+
+async def test_a_missing_exec_permission_is_named_in_the_stack_report(
+    admin: Client, kubeconfig: Path, tmp_path: Path
+) -> None:
+    namespace, user = str(admin.config.namespace), f"reader-{uuid4().hex[:6]}"
+    binding = {
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": ROLE_BINDINGS.group, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": ROLE_BINDINGS.group, "kind": "User", "name": user}],
+    }
+    await admin.create(ROLE_BINDINGS, binding, namespace)
+    await admin.create(JOBS, job("hang"), namespace)
+    await report_of(admin, "hang", lambda found: found.groups)
+    path = acting_as(kubeconfig, tmp_path, **{"as": user})
+    async with await Client.connect(path, namespace=namespace) as reader:
+        report = await report_of(reader, "hang", lambda found: found.problems)
+    assert report.groups == ()
+    assert f"in pods of namespace {namespace}, which needs the permission create" in report.problems[0]

@@ -1,4 +1,4 @@
-"""Storms of updates through the real client: whatever happens meanwhile, the picture ends as the truth."""
+"""Storms of updates: keys work meanwhile, and what is painted ends as the truth."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import gc
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,7 +20,20 @@ from k8s.models import Reader, meta_of
 from k8s.models.resources import PODS
 from k8s.reasons.job_reasons import JobReasons
 from k8s.snapshot import ClusterSnapshot
+from tests.bench.figures import console_env
 from tests.load.running import LoadServer, difference, seen, told
+from tests.load.screen import (
+    COLUMNS,
+    LINES,
+    PAINTED_S,
+    Cost,
+    TimedTerminal,
+    demanded,
+    press_down,
+    until_painted,
+    wrong_rows,
+)
+from tests.support.terminal import Terminal
 from tui.tables.filters import own_names
 
 pytestmark = pytest.mark.slow
@@ -147,3 +160,47 @@ async def test_replacing_the_same_pods_again_and_again_needs_no_more_memory(serv
         grown = [later - earlier for earlier, later in pairwise(counts)]
         # A leak grows with each storm; what is made only once, here or elsewhere in the process, with one.
         assert min(grown) < EVENTS // 4, f"{grown} more blocks of memory after {EVENTS} updates each"
+
+
+LIFETIME_S = 900.0  # limit for the server, so that none outlives its test; far more than a test takes
+CHANGES_PER_S, MINUTE_S = 100, 60
+WARM_UP_PER_S = 1000
+GROWTH_MIB = 32  # permitted growth in a minute: far less than the frames that were not written
+Kind = TypeVar("Kind", bound=Terminal)
+
+
+@contextmanager
+def console(kind: type[Kind]) -> Iterator[tuple[LoadServer, Kind]]:
+    """Open the console on a load server, with jobs that finished long ago too."""
+    with LoadServer(60, 60, lifetime_s=LIFETIME_S) as server, console_env() as env:
+        command = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
+        with kind(command, columns=COLUMNS, lines=LINES, env=env) as terminal:
+            terminal.wait_for("─ live", PAINTED_S)
+            terminal.send("o")
+            terminal.wait_for(lambda screen: "older hidden" not in screen, PAINTED_S)
+            yield server, terminal
+
+
+def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it() -> None:
+    with console(TimedTerminal) as (server, terminal):
+        before = server.truth()
+        server.storm(1000, 2000, drop=[700], forget=[1200])
+        for _ in range(5):
+            press_down(terminal)
+        truth = server.truth()
+        assert demanded(truth) != demanded(before)
+        until_painted(terminal, truth)
+        assert wrong_rows(terminal, truth) == {}
+
+
+def test_a_minute_without_reading_loses_nothing_and_costs_no_memory() -> None:
+    with console(Terminal) as (server, terminal):
+        server.storm(WARM_UP_PER_S, CHANGES_PER_S * MINUTE_S)  # caches and the allocator's arenas grow once
+        until_painted(terminal, server.truth())
+        before = Cost.of(terminal.pid)
+        server.storm(CHANGES_PER_S, CHANGES_PER_S * MINUTE_S)
+        truth = server.truth()  # comes when the storm is over; nobody reads the terminal until then
+        grown_mib = Cost.of(terminal.pid).resident_mib - before.resident_mib
+        until_painted(terminal, truth)
+        assert wrong_rows(terminal, truth) == {}
+    assert grown_mib < GROWTH_MIB

@@ -1,7 +1,8 @@
-"""Code in the pods of the sandbox: a user's folder, a packaged trainer, and what git fetches."""
+"""Code in the pods of the sandbox: a folder, a packaged trainer, what git fetches; and its TensorBoard."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,10 +16,21 @@ from k8s.jobs.create import create_job, delete_job
 from k8s.kinds import JobRef
 from k8s.kinds.job_spec import ConfigFile, JobSpec, Mount
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.models.resources import CONFIG_MAPS, PODS
+from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, PODS, SERVICES
 from k8s.text.errors import KubeError
-from tests.k8s.sandbox.live.running import Space, phase
+from tests import ROOT
+from tests.k8s.sandbox.live.running import (
+    Manifest,
+    Space,
+    conditions,
+    listening_sockets,
+    marked,
+    phase,
+    pod,
+    until_unmarked,
+)
 from tests.k8s.sandbox.node.test_git_sync import commit, git, make_repository
+from trainer.tfevents.writer import EventWriter
 from tui.draft.job_files import read_job_files
 
 SCRIPT = """
@@ -68,9 +80,9 @@ async def submit(space: Space, spec: JobSpec, **options: Any) -> JobRef:
 async def logs_of(space: Space, name: str) -> list[str]:
     """Return the logs of master and worker once both have succeeded."""
     said = []
-    for pod in (f"{name}-master-0", f"{name}-worker-0"):
-        ended = await space.comes(PODS, pod, phase("Succeeded", "Failed"))
-        said.append((await space.log(pod, container="pytorch")).strip())
+    for place in ("master-0", "worker-0"):
+        ended = await space.comes(PODS, f"{name}-{place}", phase("Succeeded", "Failed"))
+        said.append((await space.log(f"{name}-{place}", container="pytorch")).strip())
         assert ended["status"]["phase"] == "Succeeded", said
     return said
 
@@ -181,3 +193,63 @@ async def test_a_missing_git_branch_is_reported_in_the_pod_status_the_log_and_wh
     # Both pods fetch it, and the first to fail is named.
     first = re.search(r"init container init-code of (\S+) exit 1", said)
     assert first is not None and why in said and f" logs astray -i {first[1]} -c init-code" in said
+
+
+ARENA = ROOT / "tests" / "fixtures" / "arena"
+
+
+def made_by_arena(part: str) -> Manifest:
+    found: Manifest = json.loads((ARENA / f"pytorch-dist.tensorboard-{part}.json").read_text())
+    return found
+
+
+@pytest.mark.slow
+async def test_the_tensorboard_of_an_arena_job_is_reachable_by_port_forward(space: Space) -> None:
+    pytest.importorskip("tensorboard")
+    folder = await space.claim_folder("training-data")
+    with EventWriter(folder / "pytorch_data" / "logs") as events:
+        events.write_scalar("train/loss", 1, 0.5)
+    await space.create(DEPLOYMENTS, made_by_arena("deployment"))
+    service = await space.create(SERVICES, made_by_arena("service"))
+    assert "nodePort" not in service["spec"]["ports"][0]
+    running = await space.board_pod("pytorch-dist")
+    name = running["metadata"]["name"]
+    assert await space.scalars(name) == {
+        ".": {"train/loss": {"displayName": "train/loss", "description": ""}}
+    }
+    assert listening_sockets(marked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}")) == []
+    done = await space.comes(
+        DEPLOYMENTS, "pytorch-dist-tensorboard", lambda each: each["status"].get("availableReplicas")
+    )
+    assert conditions(done) == {"Available": "True"}
+    assert done["status"]["observedGeneration"] == done["metadata"]["generation"] == 1
+    await space.delete(DEPLOYMENTS, "pytorch-dist-tensorboard")
+    await space.goes(PODS, name)
+    until_unmarked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}")
+
+
+async def test_a_deployment_keeps_its_pods_through_deletion_change_and_scale(space: Space) -> None:
+    env = [{"name": "MARK", "value": space.name}]
+    deployment = made_by_arena("deployment")
+    deployment["metadata"] = {"name": "keeps"}
+    spec = deployment["spec"]["template"]["spec"]
+    for field in ("affinity", "volumes"):
+        del spec[field]
+    spec["terminationGracePeriodSeconds"] = 1
+    spec["containers"] = pod("c", "sleep", "300", container={"env": env})["spec"]["containers"]
+    deployment["spec"]["template"]["metadata"]["labels"]["release"] = "keeps"
+    deployment["spec"]["selector"]["matchLabels"]["release"] = "keeps"
+    await space.create(DEPLOYMENTS, deployment)
+    first = await space.board_pod("keeps")
+    await space.delete(PODS, first["metadata"]["name"])
+    await space.goes(PODS, first["metadata"]["name"])
+    second = await space.board_pod("keeps")
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    change = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
+    await space.patch(DEPLOYMENTS, "keeps", change)
+    await space.goes(PODS, second["metadata"]["name"])
+    third = await space.board_pod("keeps")
+    assert third["metadata"]["annotations"] == {"restarted": "now"}
+    await space.patch(DEPLOYMENTS, "keeps", {"spec": {"replicas": 0}})
+    await space.goes(PODS, third["metadata"]["name"])
+    assert marked(space.name) == []
