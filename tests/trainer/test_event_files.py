@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -126,13 +127,12 @@ def test_many_rows_read_as_columns_are_the_points_read_one_by_one(
 ) -> None:
     points = [(f"tag {k}", first + row, row / (k + 1)) for row in range(rows) for k in range(tags)]
     content = written(tmp_path_factory.mktemp("run"), points)
-    stream = streamed(content)
+    with mock.patch("trainer.tfevents.columns.payload_is_good", None):  # no record is checked by itself
+        stream = streamed(content)
     expected = read_points(content)[0]
     for tag, series in stream.series.items():
-        mine = [point for point in expected if point.tag == tag]
-        assert list(series.steps) == [point.step for point in mine]
-        assert list(series.wall_times) == [point.wall_time for point in mine]
-        assert list(series.values) == [point.value for point in mine]
+        points_read = zip(series.steps, series.wall_times, series.values, strict=True)
+        assert [(tag, *point) for point in points_read] == [each for each in expected if each.tag == tag]
     assert sum(map(len, stream.series.values())) == len(expected)
 
 

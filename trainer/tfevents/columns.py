@@ -11,8 +11,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, repeat
 from typing import Literal
 
 from trainer.tfevents.event import HEADER_BYTES, EventRecord, crc32c, payload_is_good
@@ -57,7 +56,8 @@ class Columns:
 
     def steps_rise(self) -> bool:
         """Return True if every step is greater than the one before."""
-        return all(map(operator.lt, self.steps, islice(self.steps, 1, None)))
+        steps = self.steps.tolist()
+        return all(map(operator.lt, steps, steps[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,46 +171,39 @@ def _good_rows(window: bytes, forms: Sequence[Form], starts: Sequence[int]) -> i
     # The number of rows before the first damaged payload.
     row_bytes = sum(len(form.template) for form in forms)
     good = len(window) // row_bytes
-    for start, form in zip(starts, forms, strict=True):
-        if not _all_match(window[: good * row_bytes], start, row_bytes, form):
+    if not _all_match(window, forms, starts):
+        for start, form in zip(starts, forms, strict=True):
             places = range(start, good * row_bytes, row_bytes)
             ends = (place + len(form.template) for place in places)
             checks = map(payload_is_good, repeat(window), places, ends)
-            good = next(row for row, is_good in enumerate(checks) if not is_good)
+            good = next((row for row, is_good in enumerate(checks) if not is_good), good)
     return good
 
 
-def _all_match(window: bytes, start: int, row_bytes: int, form: Form) -> bool:
-    """Check the CRCs of one form's records in all rows at once.
+def _all_match(window: bytes, forms: Sequence[Form], starts: Sequence[int]) -> bool:
+    """Check the CRCs of all rows at once.
 
-    A CRC is linear: that of a record is the template's, XORed with what each changed byte adds, which
-    depends on the byte and its distance from the end alone.
+    A payload followed by its own CRC leaves the same remainder whatever it says. So good rows have one CRC
+    over all of them, once the CRCs in them are unmasked: that of as many blank rows of the same forms.
     """
-    rows, end = len(window) // row_bytes, len(form.template) - 4
-    constant = crc32c(form.template[HEADER_BYTES:end])
-    found = [int.from_bytes(bytes([constant >> 8 * k & 255]) * rows, "little") for k in range(4)]
-    for offset in form.changing[:-4]:
-        column = window[start + offset :: row_bytes]
-        for k, added in enumerate(_crc_tables(end - offset - 1)):
-            found[k] ^= int.from_bytes(column.translate(added), "little")
-    # Each CRC is a 64-bit lane of one number.
-    lanes, stored = bytearray(8 * rows), bytearray(8 * rows)
-    for k in range(4):
-        lanes[k::8] = found[k].to_bytes(rows, "little")
-        stored[k::8] = window[start + end + k :: row_bytes]
-    crcs, each = int.from_bytes(lanes, "little"), int.from_bytes(b"\1\0\0\0\0\0\0\0" * rows, "little")
-    rotated = ((crcs >> 15) & each * 0x1FFFF) | ((crcs << 17) & each * 0xFFFE0000)
-    masked = (rotated + each * 0xA282EAD8) & each * 0xFFFFFFFF
-    return masked == int.from_bytes(stored, "little")
-
-
-@lru_cache(maxsize=512)
-def _crc_tables(distance: int) -> tuple[bytes, ...]:
-    """Return the bits of a CRC that an octet flips `distance` bytes before the end: one table per byte."""
-    zeros = bytes(distance)
-    nothing = crc32c(b"\0" + zeros)
-    added = [crc32c(bytes([octet]) + zeros) ^ nothing for octet in range(256)]
-    return tuple(bytes(each >> 8 * k & 255 for each in added) for k in range(4))
+    row_bytes = sum(len(form.template) for form in forms)
+    rows, unmasked, blank = len(window) // row_bytes, bytearray(window), bytearray()
+    each = int.from_bytes(b"\1\0\0\0" * rows, "little")  # every CRC is a 32-bit lane of one number
+    for start, form in zip(starts, forms, strict=True):
+        end = start + len(form.template) - 4
+        crcs = bytearray(4 * rows)
+        for k in range(4):
+            crcs[k::4] = window[end + k :: row_bytes]
+        # Subtract the constant, without a carry into the next lane, and rotate back.
+        masked = int.from_bytes(crcs, "little")
+        low = masked & each * 0x7FFFFFFF
+        rotated = low + each * (2**32 - 0xA282EAD8) ^ masked ^ low
+        found = rotated >> 17 & each * 0x7FFF | rotated << 15 & each * 0xFFFF8000
+        crcs[:] = found.to_bytes(4 * rows, "little")
+        for k in range(4):
+            unmasked[end + k :: row_bytes] = crcs[k::4]
+        blank += form.template[:-4] + crc32c(form.template[HEADER_BYTES:-4]).to_bytes(4, "little")
+    return crc32c(bytes(unmasked)) == crc32c(bytes(blank * rows))
 
 
 def _numbers(window: bytes, at: int, row_bytes: int, code: Literal["f", "d"]) -> "array[float]":
