@@ -289,8 +289,8 @@ def test_cluster_modules_import_neither_ui_nor_training_packages(module: str) ->
 
 def test_listing_commands_import_no_job_creation_or_log_modules() -> None:
     slow = "aiohttp k8s.kinds.job_spec.spec k8s.kinds.job_spec.field_types k8s.kinds.pod_template"
-    slow += " k8s.logs k8s.models.dra k8s.reasons k8s.text.yaml_writer"
-    for module, most in (("list", 75), ("get", 81), ("top", 84)):
+    slow += " k8s.logs k8s.models.dra k8s.reasons k8s.text.yaml_writer plotext"
+    for module, most in (("list", 75), ("get", 81), ("top", 84), ("curves", 91)):
         words = [sys.executable, "-P", "-c", f"import sys, tui.commands.{module}; print(*sys.modules)"]
         names = subprocess.check_output(words, text=True, cwd=ROOT).split()
         assert not {*slow.split()} & {*names}, module

@@ -13,21 +13,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import plotext
+import msgspec
 
 from k8s.client.client import Client
-from k8s.jobs.reader_pod import running_reader
-from k8s.logs import LogLine, Options, find_ranks, targets_of
-from k8s.logs.read import read
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.errors import KubeError, without_frames
 from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize, sanitize_lines
-from k8s.text.yaml_writer import to_yaml
 from trainer.tfevents import EventFiles, RunText, ScalarCurve
 from tui.commands.support.connect import check_may_change, cluster, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
@@ -42,9 +38,7 @@ from tui.commands.support.output import (
     write_object,
     write_stderr,
 )
-from tui.runs.curve_feed import LOG_HINT, CurveFeed
 from tui.runs.formats import MetricFolder, no_metrics
-from tui.runs.log_points import LogPoints
 from tui.runs.overlay import MOST_RUNS, Overlay, labels_of
 from tui.runs.picture import X_AXES, Piece, PlotCurve, PlotOptions, draw
 from tui.runs.series import MinMaxLevels, downsample
@@ -54,12 +48,9 @@ from tui.terminal.tty_state import colours
 from tui.text.format import age, number, plural
 from tui.text.natural_order import tag_key
 
-_JSON_POINT = """
-      {
-        "step": %d,
-        "wall_time": %s,
-        "value": %s
-      }"""
+if TYPE_CHECKING:
+    from tui.runs.curve_feed import CurveFeed
+
 # Points of one write.
 _PIECE_POINTS = 5_000
 
@@ -263,6 +254,12 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Rea
     Raises:
         NoCurves: There are none.
     """
+    # Slow to import, and a folder needs none of it.
+    from k8s.logs import LogLine, Options, find_ranks, targets_of
+    from k8s.logs.read import read
+    from tui.runs.curve_feed import LOG_HINT, CurveFeed
+    from tui.runs.log_points import LogPoints
+
     feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder, searches=True)
     problem = await _problem_of(feed)
     curves = _curves(feed.events)
@@ -313,6 +310,9 @@ async def _read_volume(client: Client, feed: CurveFeed, flags: argparse.Namespac
         NoCurves: The user does not want the pod.
         KubeError: The pod cannot be created, or does not start.
     """
+    from k8s.jobs.reader_pod import running_reader
+    from k8s.text.yaml_writer import to_yaml
+
     manifest = await feed.reader_manifest(flags.image)
     if not flags.yes:
         write_stderr(to_yaml(manifest))
@@ -375,13 +375,16 @@ def json_pieces(lines: Sequence[PlotLine], source: str | Mapping[str, str]) -> I
         yield f"{',' if place else ''}\n    {json.dumps(name)}: ["
         comma = ""
         for line in group:
-            run = f'\n        "run": {json.dumps(line.run)},'.replace("%", "%%") if has_runs else ""
-            texts = zip(
-                line.steps, map(_json_number, line.wall_times), map(_json_number, line.values), strict=True
-            )
-            points = map(_JSON_POINT.replace("{", "{" + run, 1).__mod__, texts)
-            while piece := ",".join(islice(points, _PIECE_POINTS)):
-                yield comma + piece
+            run = f'"run": {json.dumps(line.run)},\n        ' if has_runs else ""
+            for at in range(0, len(line.steps), _PIECE_POINTS):
+                points = slice(at, at + _PIECE_POINTS)
+                steps, times = _json_numbers(line.steps[points]), _json_numbers(line.wall_times[points])
+                values = _json_numbers(line.values[points])
+                yield comma + ",".join([
+                    f'\n      {{\n        {run}"step": {step},\n        "wall_time": {when},\n'
+                    f'        "value": {value}\n      }}'
+                    for step, when, value in zip(steps, times, values, strict=True)
+                ])  # fmt: skip
                 comma = ","
         yield "\n    ]" if comma else "]"
     yield "\n  }" if lines else "}"
@@ -390,8 +393,12 @@ def json_pieces(lines: Sequence[PlotLine], source: str | Mapping[str, str]) -> I
     yield f',\n  "{more}": {text}\n}}\n'
 
 
-def _json_number(value: float) -> str:
-    return repr(value) if math.isfinite(value) else "null"
+def _json_numbers(numbers: array[int] | array[float]) -> Sequence[str]:
+    text = msgspec.json.encode(numbers.tolist()).decode()
+    # Very small and large numbers have an exponent in Python, written in its own way.
+    if numbers.typecode == "d" and ("e" in text or "0.0000" in text):
+        return [repr(each) if math.isfinite(each) else "null" for each in numbers]
+    return text[1:-1].split(",")
 
 
 HEIGHT = 16
@@ -469,6 +476,8 @@ class _Axis:
 
 
 def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
+    import plotext  # slow to import, and only for a plot
+
     width = max(30, min(width, WIDEST))
     xs, ys = _thinned(line, 2 * width)
     if len(ys) < 2 or xs[0] == xs[-1]:
