@@ -1,25 +1,36 @@
-"""Findings of the preflight on a cluster, each with a remedy; a check without permission finds nothing."""
+"""Findings of the preflight on a job's own fields and on a cluster, each with a remedy."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
-from k8s.kinds.job_spec import EnvSource, JobSpec, Mount, NewClaim
+from k8s.kinds.job_spec import EnvSource, HostMount, JobSpec, Mount, NewClaim
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.models.base import Meta
 from k8s.models.namespace import Quota, QuotaStatus
+from k8s.models.resources import CONFIG_MAPS, SERVICES
 from k8s.reasons.cause import Cause
-from k8s.reasons.cluster_checks import check_against_cluster, fetch_capacity, quota_findings
+from k8s.reasons.cluster_checks import (
+    check_against_cluster,
+    check_objects,
+    fetch_capacity,
+    permission_findings,
+    quota_findings,
+    run_checks,
+)
 from k8s.reasons.pod_rules import quota_causes
 from k8s.reasons.predicates import ClusterCapacity
 from k8s.reasons.requests import ResourceList
-from k8s.reasons.static_checks import check_capacity
+from k8s.reasons.static_checks import check_capacity, check_statically
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 
@@ -350,3 +361,162 @@ async def test_sequential_pods_need_room_for_only_one_pod_at_a_time(indexed: boo
 @pytest.mark.parametrize("answer", [refusal(403, "no nodes for you"), page([])], ids=["forbidden", "none"])
 async def test_unknown_nodes_give_no_cause(answer: Answer) -> None:
     assert check_capacity(BATCH, batch_job("sweep"), await capacity_of(answer)) is None
+
+
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def static_findings(**change: Any) -> list[Cause]:
+    spec = JobSpec(**{"name": "bert", "image": "pytorch/pytorch:2.6.0", "command": ("true",), **change})
+    return check_statically(KIND, spec, KIND.manifest(spec))
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "expected"),
+    [
+        ({"image": "Pytorch"}, "image", "is not an image reference"),
+        ({"image": "a/b:"}, "image", "registry/name:tag"),
+        ({"image": "a//b"}, "image", "is not an image reference"),
+        ({"worker_image": "a b"}, "worker_image", "is not an image reference"),
+        ({"tensorboard_image": ":tag"}, "tensorboard_image", "is not an image reference"),
+        ({"sync_mode": "git", "sync_source": "github.com/x"}, "sync_source", "not a repository's URL"),
+        ({"sync_mode": "git", "sync_source": "https://"}, "sync_source", "not a repository's URL"),
+        ({"log_dir": "/logs"}, "log_dir", "would lose the event files"),
+        ({"log_dir": "/database", "mounts": (Mount("c", "/data"),)}, "log_dir", "not on a mounted volume"),
+        ({"log_dir": "/logs", "tensorboard": True}, "log_dir", "where TensorBoard could read them"),
+        ({"cpu": "1500m-1"}, "cpu", "more than the limit of 1"),
+        ({"host_namespaces": ("network",)}, "host_namespaces", "a node with port 23456 free"),
+        ({"memory": "2Gi-1Gi"}, "memory", "at most 1Gi"),
+        ({"mounts": (Mount("a", "/w"), Mount("b", "/w/data"))}, "mounts",
+         "the volume at /w/data covers that folder of the one at /w"),
+    ],
+)  # fmt: skip
+def test_each_problem_has_its_field_and_a_hint(change: dict[str, Any], field: str, expected: str) -> None:
+    found = static_findings(**change)
+    assert [each.field for each in found] == [field]
+    assert expected in found[0].warning
+    assert found[0].remedy
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"image": "localhost:5000/a/b_c:v1"},
+        {"image": f"registry.example.com/team/app@{DIGEST}"},
+        {"image": "busybox"},
+        {"sync_mode": "git", "sync_source": "https://code.example.com/x/y.git"},
+        {"sync_mode": "git", "sync_source": "git@code.example.com:x/y.git"},
+        {"sync_mode": "git", "sync_source": "ssh://git@code.example.com:2222/x/y.git"},
+        {"sync_mode": "rsync", "sync_source": "10.0.0.1::code"},
+        {"log_dir": "/data/logs", "mounts": (Mount("c", "/data"),)},
+        {"log_dir": "/data", "mounts": (Mount("c", "/data/"),)},
+        {"log_dir": "/mnt/logs", "host_mounts": (HostMount("/mnt", "/mnt"),), "tensorboard": True},
+        {"log_dir": "logs"},
+        {"cpu": "2000m-2"},
+        {"mounts": (Mount("a", "/w"), Mount("b", "/work"))},
+    ],
+)
+def test_a_correct_job_has_no_static_finding(change: dict[str, Any]) -> None:
+    assert static_findings(**change) == []
+
+
+def test_a_pod_whose_name_is_too_long_is_found() -> None:
+    spec = JobSpec(name="b" * 60, image="a", command=("true",), workers=11)
+    found = check_statically(KIND, spec, KIND.manifest(spec))
+    assert [each.field for each in found] == ["name"]
+    assert "characters, 6 too many" in found[0].text
+    spec = replace(spec, name="b" * 54)
+    assert check_statically(KIND, spec, KIND.manifest(spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_url"),
+    [
+        ("https://host/x.git", True),
+        ("git@host:x.git", True),
+        ("file:///home/li/x", True),
+        ("file://host/x", True),
+        ("/home/li/x", True),
+        ("file:////x", False),
+        ("file://", False),
+        ("x/y", False),
+    ],
+)
+def test_an_invalid_repository_url_is_a_finding(source: str, is_url: bool) -> None:
+    git: dict[str, Any] = {"sync_mode": "git", "sync_source": source}
+    assert (static_findings(**git) == []) == is_url
+
+
+def test_a_password_in_a_repository_url_is_accepted_and_never_shown_in_a_finding() -> None:
+    git: dict[str, Any] = {"sync_mode": "git"}
+    assert static_findings(**git, sync_source="https://li:hunter2@host/x.git") == []
+    (found,) = static_findings(**git, sync_source="htps:/li:hunter2@host")
+    assert found.field == "sync_source"
+    (found,) = static_findings(**git, sync_source="htps://li:hunter2@host/x")
+    assert "hunter2" not in found.warning
+
+
+OBJECTS = [
+    (CONFIG_MAPS, {"metadata": {"name": "script"}}),
+    (SERVICES, {"metadata": {"name": "board", "namespace": "other"}}),
+    (SERVICES, {"metadata": {"generateName": "board-"}}),
+]
+SPACES = {"default": "/api/v1/namespaces/default", "other": "/api/v1/namespaces/other"}
+CORE = Answer({"resources": [{"name": "configmaps", "verbs": []}, {"name": "services", "verbs": []}]})
+
+
+def allow_all_but_services(asked: Asked) -> Answer:
+    allowed = json.loads(asked.body)["spec"]["resourceAttributes"]["resource"] != "services"
+    return Answer({"status": {"allowed": allowed, "reason": "" if allowed else "not in this house"}}, 201)
+
+
+async def sentences(answers: Mapping[str, Reply], review: Reply) -> list[str]:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for path, reply in answers.items():
+            cluster.say(path, reply)
+        cluster.say(REVIEWS, review, method="POST")
+        return [each.warning for each in await check_objects(client, OBJECTS, "default")]
+
+
+async def test_a_taken_name_and_a_forbidden_kind_are_reported_for_their_namespace() -> None:
+    there = dict.fromkeys([*SPACES.values(), f"{SPACES['default']}/configmaps/script"], Answer({}))
+    found = await sentences({**there, "/api/v1": CORE}, Compute(allow_all_but_services))
+    assert any("ConfigMap script already exists in default" in text for text in found)
+    assert sum("not in this house" in text for text in found) == 2, "in each of the two namespaces"
+    assert not any("board already exists" in text for text in found)
+
+
+async def test_a_missing_namespace_suppresses_other_findings_about_it() -> None:
+    missing = refusal(404, 'namespaces "other" not found')
+    answers = {SPACES["default"]: Answer({}), SPACES["other"]: missing, "/api/v1": CORE}
+    found = await sentences(answers, Compute(allow_all_but_services))
+    assert [text for text in found if "there is no namespace other" in text]
+    assert not any("board" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [Answer(b"<html>"), Answer([]), Answer({"resources": 7, "status": 7}), Answer({"resources": [7]})],
+    ids=["HTML", "a list", "numbers", "a list of numbers"],
+)
+async def test_malformed_responses_allow_everything(nonsense: Answer) -> None:
+    assert await sentences(dict.fromkeys([*SPACES.values(), "/api/v1"], nonsense), nonsense) == []
+
+
+async def test_checks_that_are_cancelled_before_their_turn_leave_no_warning() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        asking = asyncio.ensure_future(run_checks([permission_findings(client, [SERVICES], "default")]))
+        asyncio.get_running_loop().call_soon(asking.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        gc.collect()
+        assert cluster.requests == []
+
+
+async def test_an_unexpected_exception_in_a_check_is_raised() -> None:
+    async def broken() -> list[Cause]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await run_checks([broken()])

@@ -18,7 +18,8 @@ from rich.console import Console as Printer
 from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
+from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region
 from textual.screen import Screen
@@ -28,6 +29,7 @@ from textual.widget import Widget
 from k8s.logs import Item, LogLine, Mark, Marker, Target
 from k8s.reasons.cause import ERROR, Cause
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.sanitize import UNSAFE
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.guide_runs import ended_run
 from tests.support.hosted_view import FramedApp, hosted
@@ -35,17 +37,6 @@ from tests.support.idle import until
 from tests.support.namespace_objects import CLAIMS, claim, in_namespace
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.support.playground import EVENTS, LISTS, Playground
-from tests.tui.console.hostile_words import (
-    BLACK,
-    HOSTILE,
-    LETTERS,
-    MARKUP,
-    NASTY,
-    SEQUENCES,
-    assert_all_harmless,
-    assert_harmless,
-    assert_screen_harmless,
-)
 from tui.app import Console
 from tui.runs.series import Series
 from tui.screens import ACTIONS
@@ -65,6 +56,60 @@ from tui.widgets.form.job_fields import Notice, PreflightView
 from tui.widgets.form.manifest_pane import YamlView
 from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
+
+BLACK = Color(0, 0, 0)
+
+
+SEQUENCES = (
+    "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b]52;c;YQ==\x1b\\\x1bPq#0\x1b\\\x1b_apc\x1b^pm\x1bX\x1bc"
+    "\x9b5n\x9d8;;http://x\x9clink\x90dcs\x98\x9e\x9f\x7f\x00\x85\x07\x08\r\n\t\x0b end\x1b"
+)
+
+
+MARKUP = "[/b][red]x[/red][@click=app.quit]q[/][link=http://x]l[/link]\\[a] $primary {x} %s [[ ]] [/] [bold"
+
+
+LETTERS = (
+    "pods\u202egpj\u2066\u200b\u200d\ufeff\xad e\u0301\u0301 训练 👩\u200d👩\u200d👧 ⚠\ufe0f"
+    " \U000e0041\u2028\ufdfd\u115f"
+)
+
+
+HOSTILE = {
+    "sequences": SEQUENCES,
+    "markup": MARKUP,
+    "letters": LETTERS,
+    "long": ((SEQUENCES + MARKUP + LETTERS) * 100)[:10_000],
+}
+
+
+NASTY = st.lists(
+    st.one_of(st.sampled_from((*SEQUENCES, *MARKUP, *LETTERS, "\ud800", "训" * 50)), st.characters()),
+    max_size=30,
+).map("".join)
+
+
+def assert_harmless(strips: Sequence[Strip], width: int) -> None:
+    for strip in strips:
+        for text, style, control in strip:
+            assert not control and not UNSAFE.search(text), repr(text)
+            assert not (style and style.link)
+        assert sum(cell_len(text) for text, _, _ in strip) <= width, strip.text
+        strip.text.encode("utf-8")
+
+
+def assert_screen_harmless(app: App[Any]) -> None:
+    assert_harmless(app.screen._compositor.render_strips(), app.screen.size.width)
+
+
+def assert_all_harmless(app: App[Any]) -> None:
+    """Look at what is composed, and at every widget alone: what hides now may be seen next."""
+    screen = app.screen
+    assert_screen_harmless(app)
+    for widget in screen.walk_children(Widget):
+        if widget.display and widget.size:
+            width, height = widget.outer_size
+            assert_harmless(widget.render_lines(Region(0, 0, width, height)), width)
 
 
 @settings(max_examples=200)

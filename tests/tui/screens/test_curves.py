@@ -1,8 +1,9 @@
-"""Curves and comparison of several marked jobs and past runs."""
+"""Curves of several jobs and past runs, of a job whose pods are gone, and of a folder that is typed."""
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
-from tests.support.event_files import job_with_event_files, serve_event_files
+from tests.scripted.server import Answer, Asked, Compute, page
+from tests.support.event_files import CLAIM, JOBS, job_with_event_files, serve_event_files
 from tests.support.guide_runs import GUIDE, guide
 from tests.support.objects import Object
 from tests.support.playground import Playground, console_on, some_objects
+from tests.tui.session.test_curve_sources import ExecHere
 from tests.tui.settings.keys.world import seen, titled, typed, world
 from trainer.tfevents import EventWriter
 from tui.runs.store import RUNS_FILE, RunStore
@@ -149,3 +152,39 @@ async def test_marked_jobs_are_compared_and_a_damaged_record_is_named(tmp_path: 
         path.write_bytes(path.read_bytes() + b'{"uid": 3}\n')
         await play.press("colon", *"runs", "enter")
         await play.until(lambda: "1 record skipped" in play.text and "pytorch-topo-4-vgg16" in play.text)
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.slow
+async def test_a_volume_is_read_after_the_manifest_of_the_pod_was_confirmed(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    with EventWriter(volume / "logs") as writer:
+        writer.write_scalar("train/loss", 1, 0.5, 1.7e9)
+    job = job_with_event_files("learns")
+    async with world(tmp_path, jobs=[job], batch=[]) as play:
+        cluster = play.cluster
+
+        def create(asked: Asked) -> Answer:
+            body = json.loads(asked.body)
+            cluster.say(f"{PODS}/{body['metadata']['name']}/exec", ExecHere(volume))
+            return Answer(body, 201)
+
+        cluster.say(f"{JOBS}/learns", Answer(job))
+        cluster.say(CLAIM, Answer({"metadata": {"name": "workspace"}}))
+        cluster.replace(PODS, page([]))
+        cluster.say(PODS, Compute(create), method="POST")
+        cluster.say(f"{PODS}/*", Answer({"status": {"phase": "Running"}}))
+        cluster.say(f"{PODS}/*", Answer({}), method="DELETE")
+        await play.press(*typed("reader learns"))
+        await play.until(seen(play, "Create a pod to read the volume of learns?", "activeDeadlineSeconds"))
+        await play.press("escape")
+        assert cluster.asked(PODS, method="POST") == []
+        await play.press(*typed("reader learns"), shows="Create a pod to read")
+        await play.press("tab", "enter")
+        await play.until(titled(play, "Jobs › learns › curves   1 tag, 1 point · /w/logs in learns-reader-"))
+        await play.until(seen(play, "train/loss", "newest point"))
+        assert len([each for each in cluster.requests if each.method == "DELETE"]) == 1
+        await play.press(*typed("folder logs"), shows="Which folder?")
+        await play.press(*typed("folder /w/other"), shows="Jobs › learns › curves")

@@ -20,6 +20,7 @@ from tests.support.themed_app import ThemedApp
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import pad
 from tui.widgets.table.table import Table
+from tui.widgets.table.visible_lines import FLASH_S, ROUND_S, Flashes
 
 COLUMNS = (
     Column("name", "NAME"),
@@ -339,3 +340,47 @@ def test_after_any_steps_the_table_shows_current_rows_with_the_cursor_visible(
     rows: list[Row], steps: list[tuple[str, Any]]
 ) -> None:
     asyncio.run(_go_through(rows, steps))
+
+
+FLASH_COLUMNS = (Column("name", "NAME"), Column("status", "STATUS", flashes=True), Column("age", "AGE"))
+
+
+def flash_row(status: str, age: str = "1m", key: str = "a") -> Row:
+    return Row(key, (Cell("bert"), Cell(status), Cell(age)))
+
+
+def noted(before: Row, after: Row) -> Flashes:
+    flashes = Flashes()
+    flashes.record(FLASH_COLUMNS, {before.key: before}, [after], 10.0)
+    return flashes
+
+
+def test_a_changed_cell_in_a_flashing_column_is_recorded() -> None:
+    assert noted(flash_row("Pending"), flash_row("Running")).of("a") == (1,)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (flash_row("Running"), flash_row("Running", age="2m")),
+        (flash_row("Running 59m"), flash_row("Running 1h00m")),
+        (flash_row("Running"), flash_row("Failed", key="new")),
+    ],
+)
+def test_changed_ages_and_new_rows_do_not_flash(before: Row, after: Row) -> None:
+    flashes = noted(before, after)
+    assert flashes.of(after.key) == ()
+    assert flashes.next_end_s is None
+
+
+def test_flashes_of_nearby_changes_end_together() -> None:
+    flashes = noted(flash_row("Pending"), flash_row("Running"))
+    flashes.record(FLASH_COLUMNS, {"b": flash_row("Pending", key="b")}, [flash_row("Failed", key="b")], 9.6)
+    end_s = flashes.next_end_s
+    assert end_s is not None
+    assert 10.0 + FLASH_S <= end_s <= 10.0 + FLASH_S + ROUND_S
+    flashes.end(end_s - 0.01)
+    assert flashes.of("a") == flashes.of("b") == (1,)
+    flashes.end(end_s)
+    assert flashes.of("a") == flashes.of("b") == ()
+    assert flashes.next_end_s is None

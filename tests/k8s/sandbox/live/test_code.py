@@ -29,7 +29,7 @@ from tests.k8s.sandbox.live.running import (
     pod,
     until_unmarked,
 )
-from tests.k8s.sandbox.node.test_git_sync import commit, git, make_repository
+from tests.k8s.sandbox.node.test_mpirun import commit, git, make_repository
 from trainer.tfevents.writer import EventWriter
 from tui.draft.job_files import read_job_files
 
