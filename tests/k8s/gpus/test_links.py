@@ -34,6 +34,7 @@ from k8s.snapshot import Holder, NodeRow, Share
 from k8s.text.errors import KubeError
 from tests.k8s.gpus.texts import DGX_1V, H100, LEGEND, OLD, TWO_BY_HOST_BRIDGE
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page, refusal
+from tests.support.nvml import ScriptedNvml
 from tests.support.objects import GPU
 
 pytestmark = pytest.mark.usefixtures("every_gpu")
@@ -155,13 +156,10 @@ def test_gpus_are_grouped_by_their_links() -> None:
     assert groups_of(read_topology(OLD)) == (("PCIe switch", ((0, 1), (2,))), ("NUMA node", ((0, 1), (2,))))
 
 
-class ScriptedNvml:
+class LinkedNvml(ScriptedNvml):
     """A driver that says what a machine's GPUs are linked by, as NVML says it."""
 
     NVML_NVLINK_MAX_LINKS = 18
-
-    class NVMLError(Exception):
-        """The error of every call that the driver refuses."""
 
     def __init__(
         self,
@@ -171,26 +169,11 @@ class ScriptedNvml:
         has_driver: bool = True,
         knows_types: bool = True,
     ) -> None:
-        self.ends = ends
-        self.levels = levels or {}
-        self.has_driver, self.knows_types = has_driver, knows_types
-        self.shut_down = 0
+        super().__init__(len(ends), has_driver=has_driver)
+        self.ends, self.levels, self.knows_types = ends, levels or {}, knows_types
 
-    def nvmlInit(self) -> None:
-        if not self.has_driver:
-            raise self.NVMLError("Driver Not Loaded")
-
-    def nvmlShutdown(self) -> None:
-        self.shut_down += 1
-
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.ends)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> bytes:
-        return b"Tesla V100-SXM2-16GB"
+    def nvmlDeviceGetName(self, _: int) -> str:
+        return "Tesla V100-SXM2-16GB"
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
         return SimpleNamespace(busId=f"00000000:{handle + 6:02X}:00.0".encode())
@@ -217,34 +200,34 @@ class ScriptedNvml:
 
 def test_links_from_gpu_to_gpu_are_counted() -> None:
     levels = {(0, 2): 50, (2, 0): 50, (1, 2): 40, (2, 1): 40}
-    nvml = ScriptedNvml([[1, 1, "off"], [0, 0], []], levels)
+    nvml = LinkedNvml([[1, 1, "off"], [0, 0], []], levels)
     found = read_nvml(nvml)
     assert found is not None
     assert found.links == (("X", "NV2", "SYS"), ("NV2", "X", "NODE"), ("SYS", "NODE", "X"))
-    assert (found.bandwidth[0][1], found.source, nvml.shut_down) == (40.0, "NVML", 1)
+    assert (found.bandwidth[0][1], found.source, nvml.opened) == (40.0, "NVML", 0)
 
 
 @pytest.mark.parametrize("knows_types", [True, False])
 def test_gpus_at_switches_reach_each_other_over_all_their_links(knows_types: bool) -> None:
     found = read_nvml(
-        ScriptedNvml([["switch"] * 12, ["switch"] * 12, ["switch"] * 10], knows_types=knows_types)
+        LinkedNvml([["switch"] * 12, ["switch"] * 12, ["switch"] * 10], knows_types=knows_types)
     )
     assert found is not None
     assert found.links == (("X", "NV12", "NV10"), ("NV12", "X", "NV10"), ("NV10", "NV10", "X"))
 
 
 def test_nvlinks_to_the_cpu_are_not_counted_between_gpus() -> None:
-    found = read_nvml(ScriptedNvml([["npu"] * 3, ["npu"] * 3], {(0, 1): 10, (1, 0): 20}))
+    found = read_nvml(LinkedNvml([["npu"] * 3, ["npu"] * 3], {(0, 1): 10, (1, 0): 20}))
     assert found is not None
     assert found.links == (("X", "PIX"), ("PXB", "X"))
 
 
 def test_links_missing_from_nvml_are_unknown() -> None:
-    found = read_nvml(ScriptedNvml([[], []], {(0, 1): 30}))
+    found = read_nvml(LinkedNvml([[], []], {(0, 1): 30}))
     assert found is not None
     assert found.links == (("X", "PHB"), ("?", "X"))
-    assert read_nvml(ScriptedNvml([])) is None
-    assert read_nvml(ScriptedNvml([[]], has_driver=False)) is None
+    assert read_nvml(LinkedNvml([])) is None
+    assert read_nvml(LinkedNvml([[]], has_driver=False)) is None
 
 
 def test_the_network_path_of_a_node_is_read_from_its_labels() -> None:
