@@ -264,8 +264,6 @@ async def test_an_idle_sandbox_stays_up_for_a_running_pod_but_not_for_a_deployme
     template = {"metadata": {"labels": labels}, "spec": pod("p", "sleep", "300")["spec"]}
     template["spec"] |= {"restartPolicy": "Always", "terminationGracePeriodSeconds": 1}
     deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
         "metadata": {"name": "serves"},
         "spec": {"selector": {"matchLabels": labels}, "template": template},
     }

@@ -267,8 +267,6 @@ class Space:
 
     async def claim_folder(self, name: str) -> Path:
         claim = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
             "metadata": {"name": name},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         }
@@ -361,8 +359,6 @@ def pod(name: str, *command: str, gpus: int = 0, **spec: Any) -> Manifest:
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"restartPolicy": "Never", "containers": [container], **spec},
     }
@@ -387,8 +383,6 @@ def pytorch_job(
     if workers:
         roles["Worker"] = {"replicas": workers, "restartPolicy": restart, "template": template}
     return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"nprocPerNode": "1", "runPolicy": policy, "pytorchReplicaSpecs": roles},
     }
@@ -415,8 +409,6 @@ def mpi_job(
 
     roles = {"Launcher": role(1, launcher, restart), "Worker": role(workers, worker, "Never")}
     return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"slotsPerWorker": slots, "runPolicy": policy, "mpiReplicaSpecs": roles},
     }
@@ -425,8 +417,6 @@ def mpi_job(
 def batch_job(name: str, *command: str, policy: str = "Never", **spec: Any) -> Manifest:
     container = {"name": "main", "image": "busybox", "command": list(command)}
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "template": {

@@ -107,8 +107,8 @@ async def test_a_container_that_cannot_start_reports_the_reason(
 async def test_variables_come_from_everywhere_kubernetes_lets_them(space: Space) -> None:
     config = {"metadata": {"name": "settings"}, "data": {"LR": "0.1", "extra": "no"}}
     secret = {"metadata": {"name": "keys"}, "data": {"TOKEN": base64.b64encode(b"s3cret").decode()}}
-    await space.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config})
-    await space.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret})
+    await space.create(CONFIG_MAPS, config)
+    await space.create(SECRETS, secret)
     env = [
         {"name": "PLAIN", "value": "x"},
         {"name": "NESTED", "value": "$(PLAIN)/$(NOBODY)/$$(PLAIN)"},
@@ -186,13 +186,7 @@ async def test_a_new_claim_is_bound_and_a_pod_waits_for_a_missing_one(space: Spa
     await space.create(PODS, pod("patient", "true", volumes=volumes))
     waits = await space.comes(PODS, "patient", lambda each: each["status"].get("conditions"))
     assert 'persistentvolumeclaim "later" not found' in waits["status"]["conditions"][0]["message"]
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "later"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    await space.create(CLAIMS, claim)
+    await space.claim_folder("later")
     await space.comes(PODS, "patient", phase("Succeeded"))
     bound = await space.get(CLAIMS, "later")
     assert bound["status"]["capacity"] == {"storage": "1Gi"}
@@ -200,7 +194,7 @@ async def test_a_new_claim_is_bound_and_a_pod_waits_for_a_missing_one(space: Spa
 
 async def test_config_and_secret_volumes_are_files(space: Space) -> None:
     config = {"metadata": {"name": "files"}, "data": {"a.yaml": "x: 1\n", "b": "no"}}
-    await space.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config})
+    await space.create(CONFIG_MAPS, config)
     items = [{"key": "a.yaml", "path": "sub/c.yaml"}]
     volumes = [{"name": "v", "configMap": {"name": "files", "items": items}}]
     mounts = [{"name": "v", "mountPath": "/etc/conf"}]

@@ -231,8 +231,6 @@ def t9k_job(name: str, *command: str, replicas: int = 1, mark: str = "", **spec:
     template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
     role = {"type": "worker", "replicas": replicas, "restartPolicy": "ExitCode", "template": template}
     return {
-        "apiVersion": "batch.tensorstack.dev/v1beta1",
-        "kind": "PyTorchTrainingJob",
         "metadata": {"name": name},
         "spec": {"replicaSpecs": [role], **spec},
     }
@@ -350,8 +348,6 @@ def train_job(
         "env": [{"name": "MARK", "value": f"{name}-{os.getpid()}"}],
     }
     return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
         "metadata": {"name": name},
         "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, **spec},
     }
