@@ -372,26 +372,6 @@ def test_a_flag_unsupported_by_the_kind_is_rejected_and_hidden_from_its_help() -
     assert "--running-timeout" in parser.format_help()
 
 
-@pytest.mark.parametrize(
-    ("kind", "flag", "said"),
-    [
-        ("trainjob", "--elastic=1-2", "--elastic: The number of nodes of a TrainJob is fixed"),
-        ("job", "--restart-policy=ExitCode", "--restart-policy: A Job supports only OnFailure, Never."),
-        (
-            "pytorch",
-            "--gputopology=true",
-            "--gputopology: Alibaba Cloud's scheduler supports GPU topology for MPI jobs",
-        ),
-        ("t9k", "--ttl-after-finished=1h", "--ttl-after-finished: A PyTorchTrainingJob is kept until"),
-    ],
-)
-async def test_a_flag_unsupported_by_a_kind_is_rejected_with_the_reason(
-    run: CommandLine, kind: str, flag: str, said: str
-) -> None:
-    (await run("submit", kind, "--name=demo", "--image=x", flag, "true")).reports(2, said)
-    assert run.cluster.requests == []
-
-
 def test_roles_determine_the_worker_count_unless_workers_is_given() -> None:
     roles = ("--role", "worker replicas=3 image=train:2", "--role=master gpus=0")
     spec = job_of(*SMALL, *roles)
@@ -487,18 +467,26 @@ async def test_arenas_aliases_for_pytorchjob_are_accepted(run: CommandLine, word
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("kind", "words", "said"),
     [
-        (("--trainer", "ddp", "--", "--epochs", "many"), "--epochs: 'many'"),
-        (("--trainer", "mpi", "--", "--resume=must"), "unrecognized arguments: --resume=must"),
-        (("--config-file", "nothing.yaml:/etc/x", "true"), "--config-file: Could not read nothing.yaml"),
-        (("--sync-mode=folder", "--sync-source=./nothing", "true"), "--sync-source: "),
+        ("trainjob", "--elastic=1-2 true", "--elastic: The number of nodes of a TrainJob is fixed"),
+        ("job", "--restart-policy=ExitCode true", "--restart-policy: A Job supports only OnFailure, Never."),
+        (
+            "pytorch",
+            "--gputopology=true true",
+            "--gputopology: Alibaba Cloud's scheduler supports GPU topology for MPI jobs",
+        ),
+        ("t9k", "--ttl-after-finished=1h true", "--ttl-after-finished: A PyTorchTrainingJob is kept until"),
+        ("pytorch", "--trainer ddp -- --epochs many", "--epochs: 'many'"),
+        ("pytorch", "--trainer mpi -- --resume=must", "unrecognized arguments: --resume=must"),
+        ("pytorch", "--config-file nothing.yaml:/etc/x true", "--config-file: Could not read nothing.yaml"),
+        ("pytorch", "--sync-mode=folder --sync-source=./nothing true", "--sync-source: "),
     ],
 )
-async def test_invalid_flags_are_rejected_before_any_request(
-    run: CommandLine, words: tuple[str, ...], said: str
+async def test_unsupported_and_invalid_flags_are_rejected_before_any_request(
+    run: CommandLine, kind: str, words: str, said: str
 ) -> None:
-    (await run("submit", "pytorch", *BASE, *words)).reports(2, said)
+    (await run("submit", kind, *BASE, *words.split())).reports(2, said)
     assert run.cluster.requests == []
 
 

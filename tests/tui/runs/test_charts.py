@@ -28,13 +28,15 @@ GOLDEN_CHARTS = GOLDEN / "charts"
 START = 1_790_000_000.0
 
 
-def falling(amount: int = 240, *, seed: int = 1, start: float = 2.4, noise: float = 0.04) -> Series:
+def falling(
+    amount: int = 240, *, seed: int = 1, start: float = 2.4, noise: float = 0.04, began_s: float = START
+) -> Series:
     chance = random.Random(seed)
     series = Series()
     series.append(
         (
             index * 100,
-            START + index * 30,
+            began_s + index * 30,
             start * math.exp(-3 * index / amount) + 0.3 + chance.uniform(-noise, noise),
         )
         for index in range(amount)
@@ -148,17 +150,8 @@ PICTURES: dict[str, tuple[list[PlotCurve], PlotOptions]] = {
 
 def run(number: int, amount: int = 400) -> Series:
     """Return the loss of one of several runs, which started after each other."""
-    chance = random.Random(number)
-    series = Series()
-    series.append(
-        (
-            step * 100,
-            START + number * 4000 + step * 30,
-            (2.4 - 0.2 * number) * math.exp(-3 * step / amount) + 0.3 + chance.uniform(-0.08, 0.08),
-        )
-        for step in range(amount)
-    )
-    return series
+    start, began_s = 2.4 - 0.2 * number, START + number * 4000
+    return falling(amount, seed=number, start=start, noise=0.08, began_s=began_s)
 
 
 def diverged() -> Series:
