@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from functools import partial
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.k8s.kinds.operator_objects import objects
-from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, Stream, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import collided, elastic_job, pod_of, pytorch_job, recorded
-from tests.tui.commands.conftest import CommandLine, Forked
+from tests.tui.commands.conftest import CommandLine, Forked, echo
 
 STAMPED = (
     b"2026-11-20T18:36:10.000000001Z one\n"
@@ -254,7 +253,7 @@ class Followed:
         self.cluster = cluster
         self.jobs, self.pods, self.log = Stream(), Stream(), Stream()
         self.written = b""
-        cluster.say(CREATE, Compute(_echo), method="POST")
+        cluster.say(CREATE, Compute(echo), method="POST")
         for path in (JOBS, "/api/v1/pods"):
             cluster.replace(path, page([], "5"))
         for path, stream in ((JOBS, self.jobs), ("/api/v1/pods", self.pods)):
@@ -293,10 +292,6 @@ class Followed:
         job = {**JOB, "status": {"conditions": [{"type": condition, "status": "True", "message": message}]}}
         self.pods.event("MODIFIED", _at(pod, "7"))
         self.jobs.event("MODIFIED", _at(job, "7"))
-
-
-def _echo(asked: Asked) -> Reply:
-    return Answer(json.loads(asked.body), 201)
 
 
 def _at(obj: Any, version: str) -> Any:
@@ -395,7 +390,7 @@ async def test_follow_requires_exactly_one_created_job(
 
 
 async def test_submit_on_a_terminal_suggests_the_next_commands(run: CommandLine) -> None:
-    run.cluster.say(CREATE, Compute(_echo), method="POST")
+    run.cluster.say(CREATE, Compute(echo), method="POST")
     status, screen = await run.on_terminal(*(word for word in SUBMIT if word != "--follow"), typed="")
     assert status == 0
     for words in ("PyTorchJob default/demo created.", "logs demo -f", "get demo", "why demo"):

@@ -26,9 +26,7 @@ from tui.runs.curve_feed import LOG_HINT
 from tui.screens import ACTIONS
 from tui.screens.dialogs.confirm import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
-from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.nodes import NodesView
 from tui.session.session import Session
 from tui.settings.served_kinds import store_served
 
@@ -61,17 +59,6 @@ async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Pa
             assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
             assert "Waits for GPUs: room for 1 of 2 pods, each needs 8" in play.text
             assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
-
-
-async def test_the_nodes_view_shows_the_jobs_that_hold_gpus_and_opens_them(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("tab", shows=NodesView)
-        lines = play.text.splitlines()
-        assert any(" a " in line and "8/8" in line and "bert 8" in line for line in lines)
-        assert "free in blocks of 8" in play.text
-        await play.press("o", shows=JobView)
-        assert "bert" in play.text
-        await play.press("escape", shows=NodesView)
 
 
 async def test_delete_focuses_cancel_first_and_keeps_the_row_until_the_server_removes_it(

@@ -275,15 +275,6 @@ async def test_enter_on_free_or_foreign_gpus_shows_a_message() -> None:
         assert app.requests == [("gpu_links", "", ()), ("gpu_schedule", "", ())], "keys of the node"
 
 
-async def test_gpu_holders_are_sorted_by_age() -> None:
-    async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
-        table = app.screen.query_one(Table)
-        await pilot.press("A")
-        assert table.shown_rows[0].key == "default/sweep-lr-3e4-master-0"
-        await pilot.press("A")
-        assert table.shown_rows[0].key == "default/notebook-li"
-
-
 async def test_a_node_removed_while_its_view_is_open_is_reported() -> None:
     async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         app.view.snapshot = picture(nodes=())
