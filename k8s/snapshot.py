@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,8 +78,7 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
         return self.gpus or self.gib
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(msgspec.Struct, frozen=True):
     """Node with the pods that hold its accelerators."""
 
     name: str
@@ -108,17 +106,17 @@ class NodeRow:
     """One value for each of `k8s.models.node.LEVELS`, empty where unknown."""
     schedule: str = ""
     """Value of the label `ack.node.gpu.schedule` of Alibaba Cloud."""
-    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
-    allocatable: Mapping[str, str | int | float] = field(default_factory=dict, hash=False, repr=False)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    allocatable: Mapping[str, str | int | float] = msgspec.field(default_factory=dict)
     """Allocatable quantities of every resource; the capacity if the node reports none."""
     faults: tuple[Condition, ...] = ()
     """The conditions beside Ready that report a fault."""
-    tainted_devices: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    tainted_devices: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
     """Names of devices by the taint that claims must tolerate: `lab.io/xid=79:NoExecute (rule drain)`."""
     cordon: str = ""
     """Author and reason of its cordon, `by li: reboot`; empty if unknown."""
-    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    versions: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Versions of `os`, `kernel`, `container_runtime`, `kubelet`, `gpu_driver` and `cuda`."""
     uncounted: tuple[str, ...] = ()
     """Resources that may be accelerators, if none is known to be one."""
@@ -340,8 +338,7 @@ class LifeSigns(msgspec.Struct, frozen=True):
 NO_SIGNS = LifeSigns()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """Job with its instances."""
 
     ref: JobRef
@@ -372,11 +369,11 @@ class Job:
     """GPUs, usually less than one, that its pods share by KAI or Run:ai; not in the other counts."""
     log_file: str = ""
     """File in its chief's pod with the program's output; empty if the container log has it."""
-    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Those that are kept, see `k8s.models.base`."""
     finalizers: tuple[str, ...] = ()
-    replicas: tuple[Replica, ...] = field(default=(), hash=False, repr=False)
+    replicas: tuple[Replica, ...] = ()
     """Replicas that the object requests; empty if unknown."""
     remedy: str = ""
     """Remedy for the known cause of its failure; empty if there is none."""
@@ -457,8 +454,7 @@ class Missing(msgspec.Struct, frozen=True):
         return f"{message} {why}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterSnapshot:
+class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Everything the console shows at one moment.
 
     Compared by identity, so that each new snapshot notifies at no cost.
@@ -471,7 +467,7 @@ class ClusterSnapshot:
     server_version: str = ""
     nodes: tuple[NodeRow, ...] = ()
     jobs: tuple[Job, ...] = ()
-    life: Mapping[str, LifeSigns] = field(default_factory=dict)
+    life: Mapping[str, LifeSigns] = msgspec.field(default_factory=dict)
     """Trouble in the output of jobs by uid, also of other namespaces."""
     is_synced: bool = False
     """True once every collection was listed or is known to be unreadable."""
@@ -487,7 +483,7 @@ class ClusterSnapshot:
     clock_offset_s: float = 0.0
     kinds: tuple[str, ...] = ()
     """Job kinds that the server knows; empty while unknown."""
-    problems: Mapping[str, Missing] = field(default_factory=dict)
+    problems: Mapping[str, Missing] = msgspec.field(default_factory=dict)
     unreadable: tuple[Missing, ...] = ()
 
     @property

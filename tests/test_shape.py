@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from k8s import snapshot
@@ -248,12 +249,12 @@ def test_every_kind_has_a_golden_manifest_and_tests(kind: object) -> None:
     "module", [snapshot, spec, parts, readings], ids=["snapshot", "spec", "parts", "readings"]
 )
 def test_frozen_values_are_frozen_and_small(module: object) -> None:
-    classes = [found for found in vars(module).values() if isinstance(found, type) and is_dataclass(found)]
+    types = [found for found in vars(module).values() if isinstance(found, type)]
+    classes = [found for found in types if is_dataclass(found) or issubclass(found, msgspec.Struct)]
     assert classes
     for found in classes:
-        assert found.__dataclass_params__.frozen, found  # type: ignore[attr-defined]
-        assert "__slots__" in vars(found), found
-        assert fields(found)
+        params = "__dataclass_params__" if is_dataclass(found) else "__struct_config__"
+        assert getattr(found, params).frozen and not found.__dictoffset__, found
 
 
 def imported_by(module: str) -> set[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 COLOURS = (
     "primary",
@@ -44,8 +46,7 @@ class BrokenPalette(Exception):
     """A palette file that cannot be used; the message names file, line and reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaletteFile:
+class PaletteFile(msgspec.Struct, frozen=True):
     """The contents of one palette file, without inherited values."""
 
     path: Path
@@ -112,8 +113,7 @@ def read_file(path: Path, known: frozenset[str] | None = None, warn: Warn = prin
     return _File(path, text, known, warn).checked(table)
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(msgspec.Struct, frozen=True):
     path: Path
     text: str
     known: frozenset[str] | None

@@ -118,7 +118,7 @@ def _main(words: list[str]) -> int:
         write_stderr(str(error))
         return FAILED
     except WrongUsage as error:
-        from tui.settings.options import program
+        from tui import program
 
         write_stderr(f"{error}\nSee {' '.join(filter(None, (program(), error.command)))} --help")
         return WRONG_USAGE
@@ -195,7 +195,7 @@ def _run(words: list[str]) -> int:
     if not options.config_file.exists():
         return _do(options, flags)
     # Slow to import, and most people set nothing.
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from k8s.models.accelerators import recognising
     from tui.commands.support.output import write_stderr

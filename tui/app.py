@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from textual import events, work
 from textual.binding import BindingType
 from textual.filter import LineFilter
@@ -25,6 +25,7 @@ import themes
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import KubeError
 from k8s.text.sanitize import sanitize
+from tui import program
 from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.console import BaseConsole
 from tui.screens.base.request import ActionRequest, Route
@@ -33,7 +34,7 @@ from tui.screens.lists.jobs import JobsView
 from tui.settings.keys import EVERYWHERE, Action, ActionTable, UserKeys
 from tui.settings.keys.completion import nearest_command
 from tui.settings.keys.removed import REMOVED
-from tui.settings.options import ConsoleOptions, program
+from tui.settings.options import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 from tui.verbs.registry import run_action

@@ -7,8 +7,9 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 from k8s.client.client import Client, fetch_version
 from k8s.text.errors import (
@@ -25,8 +26,7 @@ from k8s.text.errors import (
 _CLUSTER_WIDE_ERRORS = (Unreachable, NotKubernetes, Unauthorized)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """Delays and timeouts, in seconds, shared by everything that lists, watches and follows.
 
     Source: client-go's reflector, 0.8 s doubling to 30 s.

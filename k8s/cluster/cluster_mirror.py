@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from k8s.client.client import Client, fetch_username, fetch_version
 from k8s.cluster.backoff import Backoff, ServerProbe, pause

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from itertools import count
@@ -34,7 +33,7 @@ _Slot = tuple[str, int]
 # Fields of a declared job that its status depends on, and that its row has too.
 _DECLARED = set(DeclaredJob.__struct_fields__)
 _OF_STATUS = _DECLARED & set(DeclaredStatus.__struct_fields__)
-_OF_ROW = _DECLARED & {each.name for each in fields(Job)} - {"user", "started", "finished"}
+_OF_ROW = _DECLARED & set(Job.__struct_fields__) - {"user", "started", "finished"}
 
 
 class RankEvidence(msgspec.Struct, frozen=True):

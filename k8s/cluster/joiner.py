@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from k8s.cluster.job_builder import (
     JobEntry,

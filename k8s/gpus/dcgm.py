@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.gpus.readings import GpuReading, PodContainer, Source, Throttle
 
@@ -143,18 +145,17 @@ MAX_NAME = 253
 MAX_GPUS = 1024
 
 
-@dataclass
-class _Gpu:
+class _Gpu(msgspec.Struct):
     """Values of one GPU while its samples are collected."""
 
     index: int
     labels: Mapping[str, str]
-    of_device: dict[str, float] = field(default_factory=dict)
+    of_device: dict[str, float] = msgspec.field(default_factory=dict)
     """Values of samples without a pod label."""
-    of_pods: dict[str, float] = field(default_factory=dict)
+    of_pods: dict[str, float] = msgspec.field(default_factory=dict)
     """Maximum of the samples with a pod label: a shared GPU has one per pod."""
-    throttles: set[Throttle] = field(default_factory=set)
-    holders: dict[PodContainer, None] = field(default_factory=dict)
+    throttles: set[Throttle] = msgspec.field(default_factory=set)
+    holders: dict[PodContainer, None] = msgspec.field(default_factory=dict)
 
     def value(self, *names: str) -> float | None:
         for name in names:

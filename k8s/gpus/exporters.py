@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.client.client import Client, fetch_version
 from k8s.gpus.dcgm import METRICS, gpu_readings, read_samples
@@ -69,8 +69,7 @@ class _ExporterPod(Value, frozen=True):
     status: _Status = _Status()
 
 
-@dataclass(frozen=True, slots=True)
-class Exporter:
+class Exporter(msgspec.Struct, frozen=True):
     """Location of the exporter of one node."""
 
     namespace: str

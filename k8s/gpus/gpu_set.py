@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+
+import msgspec
 
 from k8s.gpus.links import LinkMatrix, is_nvlink
 from k8s.snapshot import NodeRow
@@ -22,8 +23,7 @@ EXACT_GPUS = 16
 _USUAL_SIZES = (2, 4, 8, 16)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSet:
+class GpuSet(msgspec.Struct, frozen=True):
     """GPUs of a node and the bandwidth between them."""
 
     gpus: tuple[int, ...]
@@ -184,8 +184,7 @@ def free_gpus(node: NodeRow, matrix: LinkMatrix) -> tuple[int, ...] | None:
     return tuple(number for number in matrix.gpus if number not in held)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkFit:
+class LinkFit(msgspec.Struct, frozen=True):
     """Worst and best links of the GPUs that a pod could get on a node."""
 
     worst: GpuSet

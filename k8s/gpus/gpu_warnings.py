@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from statistics import fmean, median
+
+import msgspec
 
 from k8s.gpus.readings import (
     GpuHistory,
@@ -49,8 +50,7 @@ class WarningKind(StrEnum):
     IDLE = "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuWarning:
+class GpuWarning(msgspec.Struct, frozen=True):
     """A warning about one GPU."""
 
     kind: WarningKind

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import NamedTuple
+
+import msgspec
 
 SELF = "X"
 UNKNOWN = "?"
@@ -35,8 +36,7 @@ _NVLINK = re.compile(r"NV([1-9][0-9]?)")
 _OLD_NAMES = {"SOC": "SYS", "N-A": SELF, "N/A": UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSpeeds:
+class LinkSpeeds(msgspec.Struct, frozen=True):
     """Bandwidths of the links of one GPU generation, in GB/s one way."""
 
     nvlink: float
@@ -110,8 +110,7 @@ def distance(link: str) -> int:
     return PCIE_LINKS.index(link) + 1 if link in PCIE_LINKS else len(PCIE_LINKS) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class LinkMatrix:
+class LinkMatrix(msgspec.Struct, frozen=True):
     """The links between all GPUs of a node."""
 
     links: tuple[tuple[str, ...], ...]
@@ -220,8 +219,7 @@ def _grown_from(
     return tuple(sorted(group))
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """A machine model."""
 
     title: str

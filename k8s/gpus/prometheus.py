@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -34,8 +33,7 @@ _ADDRESS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusAddress:
+class PrometheusAddress(msgspec.Struct, frozen=True):
     """A service that answers Prometheus queries."""
 
     namespace: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
 
 from k8s.snapshot import Instance, Job, NodeRow
 
@@ -47,8 +48,7 @@ class PodContainer(NamedTuple):
     """Empty if the source does not name it."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GpuKey:
+class GpuKey(msgspec.Struct, frozen=True, order=True):
     """Identity of a GPU or MIG instance across readings."""
 
     node: str
@@ -56,8 +56,7 @@ class GpuKey:
     mig_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuReading:
+class GpuReading(msgspec.Struct, frozen=True):
     """Reading of one GPU or MIG instance; all numbers come from one source."""
 
     node: str
@@ -110,8 +109,7 @@ class GpuReading:
         return min(100.0, 100 * self.memory_used / self.memory_total)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """CPU and memory usage of a node or pod."""
 
     cpu_cores: float | None
@@ -120,8 +118,7 @@ class Usage:
     read_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(msgspec.Struct, frozen=True):
     """Network and disk throughput of a node or pod, in bytes per second."""
 
     received_bps: float | None
@@ -141,8 +138,7 @@ class NoReadingsCause(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-@dataclass(frozen=True, slots=True)
-class NoReadings:
+class NoReadings(msgspec.Struct, frozen=True):
     """The reason that a node has no readings."""
 
     cause: NoReadingsCause
@@ -150,8 +146,7 @@ class NoReadings:
     """One line: `You may not get pods/proxy in namespace gpu-operator.`"""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReadings:
+class NodeReadings(msgspec.Struct, frozen=True):
     """Readings of one node, or the reason that there are none."""
 
     node: str
@@ -179,8 +174,7 @@ class NodeReadings:
         return sum(known) / len(known) if known else None
 
 
-@dataclass(frozen=True, slots=True)
-class PodReadings:
+class PodReadings(msgspec.Struct, frozen=True):
     """Resource usage of one pod, except GPUs."""
 
     namespace: str
@@ -189,13 +183,12 @@ class PodReadings:
     traffic: Traffic | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Telemetry:
+class Telemetry(msgspec.Struct, frozen=True, eq=False):
     """Readings of all visible nodes; compared by identity, like `ClusterSnapshot`."""
 
-    nodes: Mapping[str, NodeReadings] = field(default_factory=dict)
+    nodes: Mapping[str, NodeReadings] = msgspec.field(default_factory=dict)
     """By node name; nodes that were not polled are missing."""
-    pods: Mapping[tuple[str, str], PodReadings] = field(default_factory=dict)
+    pods: Mapping[tuple[str, str], PodReadings] = msgspec.field(default_factory=dict)
     notices: tuple[str, ...] = ()
     """Missing permissions, one line each."""
 
@@ -206,8 +199,7 @@ class Telemetry:
             yield from node.gpus
 
 
-@dataclass(frozen=True, slots=True)
-class RankReading:
+class RankReading(msgspec.Struct, frozen=True):
     """The GPU of one rank of a job, or of an instance with unknown ranks."""
 
     instance: Instance
@@ -268,8 +260,7 @@ MAX_GPUS = 2048
 LONGEST_GAP = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSample:
+class GpuSample(msgspec.Struct, frozen=True):
     """The part of a reading that the history stores."""
 
     at: datetime

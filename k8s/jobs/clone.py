@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
@@ -76,8 +78,7 @@ class NotCloned(KubeError):
     """Object that is not a job, or of an unknown kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clone:
+class Clone(msgspec.Struct, frozen=True, kw_only=True):
     """Job to be created as a copy of an existing one."""
 
     source: str

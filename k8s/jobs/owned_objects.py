@@ -10,7 +10,9 @@ import base64
 import io
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from k8s.jobs.arena_objects import arena_record, tensorboard_objects, tensorboard_problem
 from k8s.jobs.upload import upload_mount, uploaded
@@ -29,8 +31,7 @@ LONGEST_CONFIG_BYTES = 2**20
 _TOO_LARGE = "{}: {:,} KiB; a ConfigMap holds 1,024 KiB."
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedObject:
+class OwnedObject(msgspec.Struct, frozen=True):
     """Object that is created with a job."""
 
     resource: Resource
@@ -77,7 +78,7 @@ def owned_objects_of(
             OwnedObject(resource, manifest, "tensorboard", comes_first=False)
             for resource, manifest in tensorboard_objects(kind, spec)
         ]
-    return tuple(replace(each, manifest=_labelled(each, spec)) for each in found)
+    return tuple(msgspec.structs.replace(each, manifest=_labelled(each, spec)) for each in found)
 
 
 def problems_with_files(spec: JobSpec, files: JobFiles) -> dict[str, str]:

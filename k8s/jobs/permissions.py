@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from k8s.client.client import Client
 from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
 from k8s.models.resources import ACCESS_REVIEWS, NODES, PODS, Resource
@@ -55,8 +57,7 @@ class ResourceAttributes:
         return f"{self.verb} {what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(msgspec.Struct, frozen=True):
     """Answer to whether an action is allowed."""
 
     is_allowed: bool | None = None

@@ -12,9 +12,10 @@ import asyncio
 import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.models.resources import CLAIMS
@@ -65,8 +66,7 @@ exit 0
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteFile(msgspec.Struct, frozen=True):
     """File in a container."""
 
     path: str

@@ -15,8 +15,9 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.client.session import PIECE_BYTES, Channels
@@ -34,15 +35,14 @@ CONNECTIONS = 200
 HALF_CLOSED_S = 30.0
 
 
-@dataclass(eq=False, slots=True)
-class Forward:
+class Forward(msgspec.Struct, eq=False):
     """Forwarded port with its statistics."""
 
     namespace: str
     pod: str
     port: int
     local_port: int = 0
-    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    since: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
     connections: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0

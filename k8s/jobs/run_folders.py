@@ -11,9 +11,10 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 # Subfolders with event files and checkpoints.
 LOGS, CHECKPOINTS = "logs", "checkpoints"
@@ -24,8 +25,7 @@ _CHECKPOINT = re.compile(r"step-(\d{1,18})\.pt")
 _FOLDER_FLAGS = {"--log-dir": LOGS, "--checkpoint-dir": CHECKPOINTS}
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(msgspec.Struct, frozen=True):
     """Folder on a volume with checkpoints."""
 
     name: str

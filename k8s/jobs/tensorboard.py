@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.kinds.parse import nested, text_of
@@ -27,8 +28,7 @@ _PODS_ASKED = 4
 Manifest = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PodPort:
+class PodPort(msgspec.Struct, frozen=True):
     """Port of a pod."""
 
     namespace: str

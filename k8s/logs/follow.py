@@ -10,12 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.client.transport import translated
@@ -60,8 +60,7 @@ _READ_TRIES = 4
 _PARTIAL_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class LogRequest:
+class LogRequest(msgspec.Struct, frozen=True):
     """Parameters of `pods/log`, and the limit on the length of a line."""
 
     tail: int | None = None
@@ -77,6 +76,9 @@ class LogRequest:
     """Longer lines come in pieces of at most so many bytes, and the start of a followed line at once."""
     is_raw: bool = False
     """Read from the start, without follow, as `LogBlock`s."""
+
+
+WHOLE_LOG = LogRequest()
 
 
 class ContainerView(NamedTuple):
@@ -145,7 +147,7 @@ class Follower:
         self,
         client: Client,
         target: Target,
-        request: LogRequest = LogRequest(),
+        request: LogRequest = WHOLE_LOG,
         *,
         backoff: Backoff = DEFAULT_BACKOFF,
         numbers: Iterator[int] | None = None,

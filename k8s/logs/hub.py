@@ -12,10 +12,11 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import datetime
 from itertools import count, islice
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from k8s.client.client import REQUEST_S, Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff

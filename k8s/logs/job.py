@@ -6,8 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
@@ -23,14 +24,12 @@ LAST_LINES = LogRequest(tail=2_000)
 _Key = tuple[str, int | None]
 
 
-@dataclass(slots=True)
-class _LinesRead:
+class _LinesRead(msgspec.Struct):
     lines: int = 0
     last_line_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RankRow:
+class RankRow(msgspec.Struct, frozen=True):
     """A rank of the job, or an instance without known ranks, and the lines read of it."""
 
     rank: int | None

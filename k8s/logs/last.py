@@ -10,7 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.cluster.backoff import ServerProbe
 from k8s.logs.follow import LogRequest
@@ -33,8 +35,7 @@ _PAUSES = (Mark.LOST, Mark.ENDED, Mark.WAITING, Mark.NOTE)
 _Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LastLine:
+class LastLine(msgspec.Struct, frozen=True):
     """The newest line of one log."""
 
     stamp_ns: int = 0

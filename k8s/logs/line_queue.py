@@ -9,9 +9,10 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
+
+import msgspec
 
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
 from k8s.snapshot import Job
@@ -65,8 +66,7 @@ async def by_time(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncG
 _Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LogSelection:
+class LogSelection(msgspec.Struct, frozen=True):
     """Selects all lines, those of an instance, or those of a rank."""
 
     instance: str = ""

@@ -11,11 +11,12 @@ import re
 from bisect import bisect
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from math import inf
 from statistics import median
+
+import msgspec
 
 from k8s.logs.lines import LogLine, Target
 from k8s.logs.training_lines import TrainingLineReader, step_in
@@ -64,8 +65,7 @@ _EPOCH_FRACTION = re.compile(rb"'epoch': '?(\d{1,6}\.\d{1,6})\b")
 _WAIT_TIMES = re.compile(rb"\bwait (\d+(?:\.\d+)?)\s?ms step (\d+(?:\.\d+)?)\s?ms\b")
 
 
-@dataclass(slots=True, eq=False)
-class Rhythm:
+class Rhythm(msgspec.Struct, eq=False):
     """Intervals between the lines and steps of one writer."""
 
     instance: str  # empty for event files and the job's status
@@ -75,19 +75,23 @@ class Rhythm:
     read_s: float = 0.0  # monotonic time of the last read
     quiet_reads: int = 0  # in succession, without a new line
     # Server time and number of its last steps.
-    steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MAX_STEPS))
+    steps: deque[tuple[float, int]] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_STEPS))
     wait_share: float | None = None  # of a step, waiting for samples; None if not printed
     longest_s: float = 0.0  # among gaps that were followed by more steps, outside of phases
     has_gap: bool = True  # lines may be missing before the next one
-    _step_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))
-    _line_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))
+    _step_gaps: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_GAPS))
+    _line_gaps: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_GAPS))
     _step_count: int = 0
     _longest_since_step_s: float = 0.0
-    _phases_since_step: list[bytes] = field(default_factory=list)
-    _phases: dict[bytes, tuple[int, float]] = field(default_factory=dict)  # number of times, longest gap
-    _progress: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))  # lines of a phase
+    _phases_since_step: list[bytes] = msgspec.field(default_factory=list)
+    _phases: dict[bytes, tuple[int, float]] = msgspec.field(
+        default_factory=dict
+    )  # number of times, longest gap
+    _progress: deque[float] = msgspec.field(
+        default_factory=lambda: deque(maxlen=MAX_GAPS)
+    )  # lines of a phase
     _epoch: float = inf
-    _reader: TrainingLineReader = field(default_factory=TrainingLineReader)
+    _reader: TrainingLineReader = msgspec.field(default_factory=TrainingLineReader)
 
     def add(self, at_s: float, text: bytes, step: int | None = None) -> None:
         """Learn from a line, or from a `step` found elsewhere."""

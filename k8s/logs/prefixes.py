@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+import msgspec
 
 # A prefix must end within these bytes of a line.
 PREFIX_BYTES = 256
@@ -22,8 +23,7 @@ _KNOWN_STARTS = 2048
 Names = Literal["global", "local", "either"]
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixRule:
+class PrefixRule(msgspec.Struct, frozen=True):
     """One prefix format."""
 
     example: str

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
 from itertools import count
 
 import msgspec
@@ -39,8 +38,7 @@ _PIECE_BYTES = 256 * 1024
 _WITHHELD_LINES, _WITHHELD_BYTES = 10_000, 16 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Options of `gpuconsole logs JOB`."""
 
     follow: bool = False

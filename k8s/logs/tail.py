@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.client.client import REQUEST_S, Client
 from k8s.client.transport import translated

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from k8s.logs.training_tables import TableColumns, bare_point, columns_in, listed_point, row_in
 from k8s.logs.training_tokens import (
@@ -150,8 +151,7 @@ def step_in(raw: bytes) -> int | None:
     return place.epoch if place.step is None else place.step
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingPoint:
+class TrainingPoint(msgspec.Struct, frozen=True):
     """Scalars of one step."""
 
     step: int

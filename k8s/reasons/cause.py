@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:  # waiting jobs need no patterns of failures
     from k8s.reasons.failures import Triage
@@ -25,8 +26,7 @@ _CONDITIONALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """An observation."""
 
     kind: str
@@ -34,8 +34,7 @@ class Fact:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """The explanation of a job's state, or a problem that it would have."""
 
     sentence: str

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import fetch_served

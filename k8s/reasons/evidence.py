@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Node
@@ -34,8 +35,7 @@ from k8s.status import Status
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A job and the objects fetched for it.
 
     In mappings by name, None means that no such object exists; names that could not be read are absent.
@@ -43,34 +43,34 @@ class Evidence:
 
     job: Job
     now: datetime
-    node_rows: Mapping[str, NodeRow] = field(default_factory=dict)
+    node_rows: Mapping[str, NodeRow] = msgspec.field(default_factory=dict)
     sees_all_pods: bool = True
-    manifest: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The job's object; empty if it could not be read."""
     declared: DeclaredJob | None = None
     is_gone: bool = False
-    pods: Mapping[str, FullPod] = field(default_factory=dict)
+    pods: Mapping[str, FullPod] = msgspec.field(default_factory=dict)
     events: tuple[Event, ...] = ()
     """Events of the job, its pods, PodGroup and Workload, oldest first."""
     nodes: tuple[Node, ...] | None = None
     """None if the nodes were not needed, or may not be read."""
-    requested_by_node: Mapping[str, ResourceList] = field(default_factory=dict)
+    requested_by_node: Mapping[str, ResourceList] = msgspec.field(default_factory=dict)
     """Requests of all pods of a node, for those nodes where they matter."""
     quotas: tuple[Quota, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
-    priorities: Mapping[str, PriorityClass | None] = field(default_factory=dict)
-    claims: Mapping[str, Claim | None] = field(default_factory=dict)
-    storage_classes: Mapping[str, StorageClass | None] = field(default_factory=dict)
-    accounts: Mapping[str, ExistingObject | None] = field(default_factory=dict)
-    secrets: Mapping[str, ExistingObject | None] = field(default_factory=dict)
+    priorities: Mapping[str, PriorityClass | None] = msgspec.field(default_factory=dict)
+    claims: Mapping[str, Claim | None] = msgspec.field(default_factory=dict)
+    storage_classes: Mapping[str, StorageClass | None] = msgspec.field(default_factory=dict)
+    accounts: Mapping[str, ExistingObject | None] = msgspec.field(default_factory=dict)
+    secrets: Mapping[str, ExistingObject | None] = msgspec.field(default_factory=dict)
     """Existence of the image pull secrets only; their contents are not retained."""
     pod_group: PodGroup | None = None
     workload: Workload | None = None
-    local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
+    local_queues: Mapping[str, LocalQueue | None] = msgspec.field(default_factory=dict)
     queue_positions: tuple[int, int] | None = None
     """Workloads before it in its LocalQueue, and in the ClusterQueue."""
     signs: LifeSigns = NO_SIGNS
-    silent_s: Mapping[str, float] = field(default_factory=dict)
+    silent_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Seconds without a sign of life of the jobs that probably hang, by name."""
     logs: tuple[ContainerLog, ...] = ()
     """Ends of the logs of a failed or restarting job."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, is_pod_group, kind_of

@@ -10,8 +10,9 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.client.rate_limiter import background_requests
 from k8s.cluster.cluster_mirror import ClusterMirror

@@ -7,10 +7,10 @@ requests or logs; their answers are passed to `PendingReasons.remember`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.kinds import DeclaredJob
 from k8s.kinds.base import Replica
@@ -47,8 +47,7 @@ CLAIM = "persistentvolumeclaim"
 MOST_ANSWERS = 256
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     job: Job
     declared: DeclaredJob
     taints: tuple[Taint, ...]
@@ -65,8 +64,7 @@ class _Waiting:
         return self.job is job and self.declared is declared and self.taints == taints
 
 
-@dataclass(slots=True)
-class _Answered:
+class _Answered(msgspec.Struct):
     explained: Job
     answer: Cause
     job: Job | None = None

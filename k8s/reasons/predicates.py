@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint, accelerators
 from k8s.reasons.requests import (
@@ -45,8 +45,7 @@ class InfeasibleReason(StrEnum):
         return self in (InfeasibleReason.CORDONED, InfeasibleReason.NOT_READY, InfeasibleReason.TAINTED)
 
 
-@dataclass(frozen=True, slots=True)
-class InfeasibleNode:
+class InfeasibleNode(msgspec.Struct, frozen=True):
     """Node that cannot take a pod, with the first reason."""
 
     name: str
@@ -54,8 +53,7 @@ class InfeasibleNode:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCapacity:
+class NodeCapacity(msgspec.Struct, frozen=True):
     """Allocatable and free resources of a node."""
 
     node: Node
@@ -111,8 +109,7 @@ class NodeCapacity:
         return NodeCapacity(Node(self.node.metadata, spec, ready), self.allocatable, self.allocatable)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCapacity:
+class ClusterCapacity(msgspec.Struct, frozen=True):
     """Capacity of all nodes, by name."""
 
     nodes: Mapping[str, NodeCapacity]

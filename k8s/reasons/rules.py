@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.causes import ended, no_pods, not_started, unschedulable

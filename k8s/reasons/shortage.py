@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.models import accelerators
 from k8s.models.node import cordon_reason, faults
@@ -37,8 +39,7 @@ NO_HOLDERS: Mapping[str, Counter[str]] = {}
 NO_SILENCE: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(msgspec.Struct, frozen=True):
     """Pods without a node that have the same requests and constraints."""
 
     instances: tuple[str, ...]
@@ -87,8 +88,7 @@ class ShortageKind(Enum):
     BUSY = auto()
 
 
-@dataclass(frozen=True)
-class Shortage:
+class Shortage(msgspec.Struct, frozen=True, dict=True):
     """A pod set without enough nodes, and the reason of every node that cannot take its pods."""
 
     pod_set: PodSet

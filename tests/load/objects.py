@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
@@ -33,8 +32,7 @@ _MOUNTS = json.loads(_POD_TEMPLATE.template)["spec"]["containers"][0]["volumeMou
 _MANAGED_FIELDS = msgspec.Raw(_read("managed-fields").encode())
 
 
-@dataclass(slots=True, eq=False)
-class JobState:
+class JobState(msgspec.Struct, eq=False):
     kind: str
     api_version: str
     namespace: str
@@ -42,12 +40,11 @@ class JobState:
     uid: str
     gpus: int  # GPUs of each of its pods
     outcome: str = ""  # `Succeeded` or `Failed` when it is over
-    pods: list[PodState] = field(default_factory=list)
+    pods: list[PodState] = msgspec.field(default_factory=list)
     version: int = 1
 
 
-@dataclass(slots=True, eq=False)
-class PodState:
+class PodState(msgspec.Struct, eq=False):
     job: JobState
     name: str
     uid: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 _PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -20,8 +21,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _REMOVABLE = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 
 
-@dataclass(frozen=True)
-class Breakage:
+class Breakage(msgspec.Struct, frozen=True):
     line: int  # line in the original text
     before: str
     after: str  # the piece of code, and what stands in its place

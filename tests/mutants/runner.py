@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from tests.mutants.breakages import Breakage, breakage_at, count_breakages
 
@@ -25,8 +26,7 @@ LONGEST_S = 900.0
 MARKS = {"quick": "not slow and not cluster", "slow": "slow and not cluster"}
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(msgspec.Struct, frozen=True):
     module: str
     breakage: Breakage
     key: str  # hash of the breakage and its source, by which results are found again

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True):
     path: Path
     key: Path
 

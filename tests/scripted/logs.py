@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from k8s.client.client import Client
@@ -22,32 +22,29 @@ START_NS = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp()) * NS
 QUICK = Backoff(first_s=0.005, longest_s=0.02, idle_s=5.0, waiting_s=0.01, poll_s=0.01)
 
 
-@dataclass(frozen=True)
-class CountedBackoff(Backoff):
+class CountedBackoff(Backoff, frozen=True):
     """Waits for nothing, and notes after how many failures in a row it was asked to."""
 
     healthy_s: float = 0.0
     waiting_s: float = 0.01
-    failures: list[int] = field(default_factory=list)
+    failures: list[int] = msgspec.field(default_factory=list)
 
     def delay_s(self, failures: int) -> float:
         self.failures.append(failures)
         return 0.0
 
 
-@dataclass
-class Run:
+class Run(msgspec.Struct):
     """One run of a container: its lines, and how it ended."""
 
-    lines: list[tuple[int, bytes]] = field(default_factory=list)
+    lines: list[tuple[int, bytes]] = msgspec.field(default_factory=list)
     first_kept: int = 0  # lines before this one were rotated away
     tail: bytes = b""  # a last line without an end, written at the time of the last line plus 1 ns
     exit_code: int | None = None
     reason: str = ""
 
 
-@dataclass
-class Fault:
+class Fault(msgspec.Struct):
     status: int = 0  # answer this instead
     message: str = ""
     cut_after: int | None = None  # break the connection after so many bytes
@@ -55,22 +52,21 @@ class Fault:
     stall_after: int | None = None  # send nothing after so many bytes, and keep the connection
 
 
-@dataclass
-class ScriptedPod:
+class ScriptedPod(msgspec.Struct):
     """A pod with one container."""
 
     name: str
     uid: str = ""
-    runs: list[Run] = field(default_factory=lambda: [Run()])
+    runs: list[Run] = msgspec.field(default_factory=lambda: [Run()])
     waiting: str = ""  # the container waits for this reason
     restart_policy: str = "OnFailure"
     # Exit codes after which a rule restarts the container, whatever the policy
     restarts_after: tuple[int, ...] = ()
     is_gone: bool = False
-    faults: list[Fault] = field(default_factory=list)  # used up one per request for the log
-    requests: list[dict[str, str]] = field(default_factory=list)  # queries of the requests for its log
+    faults: list[Fault] = msgspec.field(default_factory=list)  # used up one per request for the log
+    requests: list[dict[str, str]] = msgspec.field(default_factory=list)  # queries of those for its log
     open_streams: int = 0
-    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    changed: asyncio.Condition = msgspec.field(default_factory=asyncio.Condition)
 
     def write(self, text: str | bytes, *, after_ns: int = 1_000_000, stamp_ns: int | None = None) -> None:
         """Add a line, a millisecond after the last one."""

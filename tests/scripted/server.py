@@ -15,11 +15,12 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from typing import Any, Protocol, Self
 
+import msgspec
 from aiohttp import WSMsgType, web
+from msgspec.structs import replace
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
@@ -34,8 +35,7 @@ _IN_NAMESPACE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     method: str
     path: str
     query: Mapping[str, str]
@@ -54,13 +54,12 @@ class Reply(Protocol):
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse: ...
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A body, as JSON unless it is bytes already."""
 
     body: object = None
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
@@ -99,8 +98,7 @@ def status_object(code: int, message: str = "", reason: str = "", **details: obj
     }
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """Promise a whole body and break the connection in its middle."""
 
     body: bytes = b'{"items": ['
@@ -112,16 +110,14 @@ class Cut:
         return _break(request, response)
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True):
     """Break the connection without a word. A client may ask again by itself once, so say it twice."""
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         return _break(request, web.StreamResponse())
 
 
-@dataclass(frozen=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """Accept the request and never answer, as a half-open connection does."""
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
@@ -195,8 +191,7 @@ class Stream:
             self.is_over.set()
 
 
-@dataclass
-class Flood:
+class Flood(msgspec.Struct):
     """A body without an end, as fast as it is read."""
 
     piece: bytes
@@ -242,8 +237,7 @@ class Speaker:
         self._request.transport.abort()
 
 
-@dataclass(frozen=True)
-class Talk:
+class Talk(msgspec.Struct, frozen=True):
     """A websocket that a function serves; when it returns, the socket is closed in order."""
 
     speak: Callable[[Speaker], Awaitable[None]]
@@ -263,8 +257,7 @@ class Talk:
         return socket
 
 
-@dataclass(frozen=True)
-class Socket:
+class Socket(msgspec.Struct, frozen=True):
     """An exec: frames with a channel each, then the end."""
 
     frames: Sequence[tuple[int, bytes]] = ()
@@ -284,8 +277,7 @@ class Socket:
 SUCCESS = (3, b'{"status": "Success"}')  # the last frame of a command that ended well
 
 
-@dataclass(frozen=True)
-class Compute:
+class Compute(msgspec.Struct, frozen=True):
     """Answer with what a function of the request says."""
 
     function: Callable[[Asked], Reply]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from k8s import models
 from k8s.kinds import JobRef
@@ -200,8 +201,7 @@ def on_node(name: str = "worker-0", status: Status = Status.STARTING, **more: An
     return instance(name, status, node="a", **more)
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """A waiting job; a sentence that ends with `…` is only the start."""
 
     sentence: str

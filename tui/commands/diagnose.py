@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.reasons.stacks import inspect_ranks
 from tui.commands.support.connect import cluster

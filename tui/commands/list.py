@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_cluster, read_mirror, server_clock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from contextlib import aclosing, suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
+
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client, fetch_username
 from k8s.cluster.discovery import discover
@@ -337,7 +339,7 @@ def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
 
 async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: argparse.Namespace) -> int:
     if ref.namespace != client.config.namespace:
-        options = replace(options, namespace=ref.namespace)
+        options = msgspec.structs.replace(options, namespace=ref.namespace)
     if flags.follow:
         return await follow_to_end(options, client, ref)
     if sys.stderr.isatty():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, device_sums, held_shares

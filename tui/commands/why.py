@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.reasons.cause import Cause

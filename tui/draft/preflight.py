@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
+
 from k8s.client.client import Client
 from k8s.gpus.gpu_set import LinkFit, link_fit
 from k8s.gpus.links import LinkMatrix
@@ -77,7 +79,8 @@ def preflight(
     """
     fit = _size_and_fit(result, snapshot, links, capacity or ClusterCapacity.of_rows(snapshot.nodes))
     if result.problems:  # a ✓ would praise a job that cannot be created as it is
-        fit = [replace(line, severity="info") if line.severity == "ok" else line for line in fit]
+        ok = {"ok": "info"}
+        fit = [msgspec.structs.replace(each, severity=ok.get(each.severity, each.severity)) for each in fit]
     lines = [*fit, *_storage(result), *_mnist(result, volume)]
     spec = result.spec
     if text := describe_batch(spec):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from k8s.text.sanitize import sanitize
 from tui.runs.record import RunRecord, is_higher_better, loss_tag
@@ -24,8 +25,7 @@ class BadComparison(ValueError):
     """A tag, group or order is unknown; the message lists those there are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(msgspec.Struct, frozen=True):
     """A number of each run."""
 
     key: str
@@ -35,8 +35,7 @@ class Measure:
     text: Callable[[float | None], str] = number
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """A number of one row."""
 
     value: float
@@ -44,8 +43,7 @@ class Figure:
     """Sample standard deviation; None for a single run."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompareRow:
+class CompareRow(msgspec.Struct, frozen=True):
     """A run, or a group of runs."""
 
     name: str
@@ -54,8 +52,7 @@ class CompareRow:
     figures: Mapping[str, Figure]
 
 
-@dataclass(frozen=True, slots=True)
-class CompareColumn:
+class CompareColumn(msgspec.Struct, frozen=True):
     """A column of the comparison."""
 
     key: str

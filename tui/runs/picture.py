@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from tui.runs.braille import MARKERS, Canvas
 from tui.runs.plot import (
@@ -45,8 +46,7 @@ _COUNTED: dict[XAxis, str] = {"epoch": "epochs", "tokens": "tokens"}
 _GAP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A drawn chart."""
 
     still: list[list[Piece]]

@@ -6,9 +6,10 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from tui.runs.braille import MARKERS, Canvas
 from tui.runs.series import Series, Span, downsample, value_range
@@ -88,14 +89,13 @@ def _interpolated(steps: array[int], known: array[int], values: array[float]) ->
     return positions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlotCurve:
+class PlotCurve(msgspec.Struct, frozen=True, eq=False):
     """One curve of the chart."""
 
     label: str
     """Label in the legend; sanitised."""
     series: Series
-    axes: Mapping[XAxis, StepAxis] = field(default_factory=dict)
+    axes: Mapping[XAxis, StepAxis] = msgspec.field(default_factory=dict)
     """Further axes on which the curve can be drawn."""
     is_named: bool = False
     """Show the label also if this is the only curve."""
@@ -113,8 +113,7 @@ class PlotCurve:
         return self.axes[axis].positions() if axis in self.axes else array("d")
 
 
-@dataclass(frozen=True, slots=True)
-class PlotOptions:
+class PlotOptions(msgspec.Struct, frozen=True):
     """Display options of a chart."""
 
     x_axis: XAxis = "step"
@@ -132,8 +131,7 @@ class PlotOptions:
     """Fit the y axis to all but the outliers."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, eq=False):
     """A curve with points on the chosen axis."""
 
     index: int

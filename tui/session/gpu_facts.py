@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.gpus.gpu_warnings import GpuWarning
 from k8s.gpus.readings import GpuKey, RankReading

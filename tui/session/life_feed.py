@@ -12,8 +12,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+import msgspec
 from msgspec.structs import replace as replace_record
 
 from k8s.client.client import Client
@@ -72,17 +73,16 @@ IDLE_S = 10.0
 LOG_PERMISSION = "get pods/log"
 
 
-@dataclass(slots=True, eq=False)
-class _JobReads:
+class _JobReads(msgspec.Struct, eq=False):
     job: Job
     liveness: JobLiveness
-    ranks: JobRanks = field(default_factory=JobRanks)
+    ranks: JobRanks = msgspec.field(default_factory=JobRanks)
     at_s: float = -math.inf  # loop time of the last read of its chief's log
     others_at_s: float = -math.inf
     next_other: int = 0
     lines: int = FIRST_LINES
-    losses: deque[float] = field(default_factory=lambda: deque(maxlen=LINES))
-    history: RunHistory = field(default_factory=RunHistory)
+    losses: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=LINES))
+    history: RunHistory = msgspec.field(default_factory=RunHistory)
     alerts: tuple[CurveAlert, ...] = ()
     files: CurveFeed | None = None
     run: RunRecord | None = None  # with the values in the lines read so far

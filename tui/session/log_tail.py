@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from k8s.logs import LogRequest, LogSelection, Target, failed_selection, targets_of
 from k8s.snapshot import Job
@@ -10,8 +10,7 @@ from k8s.snapshot import Job
 TAIL = LogRequest(tail=500)
 
 
-@dataclass(frozen=True, slots=True)
-class TailChoice:
+class TailChoice(msgspec.Struct, frozen=True):
     """One rank of a job, or one instance with unknown ranks, and its container."""
 
     selection: LogSelection

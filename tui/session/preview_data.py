@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 
@@ -22,8 +21,7 @@ from tui.tables.events import event_order, fold
 MAX_EVENTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewData:
+class PreviewData(msgspec.Struct, frozen=True):
     """Events of a job, or the reason that there are none."""
 
     events: tuple[Event, ...] = ()

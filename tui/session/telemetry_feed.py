@@ -10,9 +10,10 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from k8s.client.rate_limiter import background_requests
 from k8s.cluster.backoff import pause

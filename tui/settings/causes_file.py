@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from k8s.reasons.failures import CAUSES, FailureCause
 from k8s.text.home import file_problem, read_named_file
@@ -31,8 +32,7 @@ _REPEAT = re.compile(r"(?<!\\)[*+](?!\+)|\{\d*,\}")
 _MOST_REPEATS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class UserCauses:
+class UserCauses(msgspec.Struct, frozen=True):
     """Causes of failures to look for."""
 
     causes: Sequence[FailureCause] = CAUSES

@@ -6,13 +6,13 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+import msgspec
 import yaml
 
 from k8s.text.home import file_problem, read_named_file
@@ -46,8 +46,7 @@ Word = TypeVar("Word", bound=StrEnum)
 ColumnsOf = Callable[[], Mapping[str, Collection[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """The user's configuration."""
 
     accelerators: tuple[str, ...] = ()
@@ -63,9 +62,9 @@ class Config:
     """Node label that groups nodes in the node bar; empty for the GPU model."""
     loss: bool = True
     alerts: tuple[AlertRule, ...] = DEFAULT_ALERTS
-    notify: NotifyOptions = field(default_factory=NotifyOptions)
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
-    columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
+    notify: NotifyOptions = msgspec.field(default_factory=NotifyOptions)
+    aliases: Mapping[str, Alias] = msgspec.field(default_factory=dict)
+    columns: Mapping[str, tuple[str | OwnColumn, ...]] = msgspec.field(default_factory=dict)
     contexts: tuple[ContextSettings, ...] = ()
     problems: tuple[str, ...] = ()
     """Invalid values with file, line and key; their defaults apply."""

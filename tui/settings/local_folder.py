@@ -12,9 +12,9 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import msgspec
 from pathspec import GitIgnoreSpec
 
 from k8s.text.home import expand_home, read_named_file
@@ -30,8 +30,7 @@ class FolderError(ValueError):
     """A folder that cannot be packed; the message is a full sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackedFolder:
+class PackedFolder(msgspec.Struct, frozen=True):
     """A packed folder."""
 
     archive: bytes
@@ -42,8 +41,7 @@ class PackedFolder:
     """Excluded links: those that lead out of the folder, or in a circle."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
+class _Rules(msgspec.Struct, frozen=True):
     """A .gitignore and its folder."""
 
     folder: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from k8s.logs import Item, LinePrinter, LogLine, Mark
 from tui.settings.private_file import PrivateFile, make_private_folder
@@ -15,8 +16,7 @@ _BYTES_AT_ONCE = 1024 * 1024
 _WRITTEN_MARKS = (Mark.GAP, Mark.DROPPED, Mark.NOTE)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedLog:
+class SavedLog(msgspec.Struct, frozen=True):
     """A saved log."""
 
     path: Path

@@ -5,17 +5,18 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
 from platformdirs import PlatformDirs
 
 from k8s.client.auth.kubeconfig import ConfigOverrides
+from tui import program
 
 _DIRS = PlatformDirs("gpuconsole", appauthor=False)
 
@@ -59,8 +60,7 @@ NoticeScope = Literal["mine", "all", "off"]
 SignalScope = Literal["failures", "all", "off"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyOptions:
+class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Reports of what happens to jobs: the entry `notify` of config.yaml."""
 
     events: tuple[NoticeEvent, ...] = tuple(NoticeEvent)
@@ -78,8 +78,7 @@ class NotifyOptions:
         return "all" in (self.toast, self.counter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSettings:
+class ContextSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of some contexts: one entry of `contexts` of config.yaml."""
 
     pattern: str
@@ -105,8 +104,7 @@ class Alias(NamedTuple):
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleOptions:
+class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the console and of every one-shot command."""
 
     kubeconfig: str = ""
@@ -115,7 +113,7 @@ class ConsoleOptions:
     """Context in the kubeconfig; empty for its current one."""
     namespace: str = ""
     """Empty for the namespace of the context."""
-    overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
+    overrides: ConfigOverrides = msgspec.field(default_factory=ConfigOverrides)
     is_all_namespaces: bool = False
     is_sandbox: bool = False
     """Connect to the sandbox, and start it if necessary."""
@@ -132,9 +130,9 @@ class ConsoleOptions:
     has_loss: bool = True
     """Home reads the loss of running jobs."""
     alerts: tuple[AlertRule, ...] = DEFAULT_ALERTS
-    notify: NotifyOptions = field(default_factory=NotifyOptions)
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
-    columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
+    notify: NotifyOptions = msgspec.field(default_factory=NotifyOptions)
+    aliases: Mapping[str, Alias] = msgspec.field(default_factory=dict)
+    columns: Mapping[str, tuple[str | OwnColumn, ...]] = msgspec.field(default_factory=dict)
     """Columns by list: keys of its own, and the user's."""
     contexts: tuple[ContextSettings, ...] = ()
     is_read_only_here: bool = False
@@ -150,10 +148,10 @@ class ConsoleOptions:
     """Detail of the log: 0 warnings, 1 requests, 2 everything."""
     is_mono: bool = False
     is_ascii: bool = False
-    config_folder: Path = field(default_factory=lambda: _DIRS.user_config_path)
-    state_folder: Path = field(default_factory=lambda: _DIRS.user_state_path)
+    config_folder: Path = msgspec.field(default_factory=lambda: _DIRS.user_config_path)
+    state_folder: Path = msgspec.field(default_factory=lambda: _DIRS.user_state_path)
     """Holds the log and drafts."""
-    data_folder: Path = field(default_factory=lambda: _DIRS.user_data_path)
+    data_folder: Path = msgspec.field(default_factory=lambda: _DIRS.user_data_path)
 
     def in_context(self, name: str) -> ConsoleOptions:
         """Return the options for a context: its settings of config.yaml, unless a flag says otherwise."""
@@ -230,12 +228,6 @@ class ConsoleOptions:
     def sandbox_folder(self) -> Path:
         """Return the folder of the sandbox's objects, volumes and logs."""
         return self.data_folder / "sandbox"
-
-
-def program() -> str:
-    """Return the name by which the program was called; as a plugin of kubectl, `kubectl gpuconsole`."""
-    is_plugin = Path(sys.argv[0]).name.startswith("kubectl-gpuconsole")
-    return "kubectl gpuconsole" if is_plugin else "gpuconsole"
 
 
 def command_line(options: ConsoleOptions, *words: str) -> str:

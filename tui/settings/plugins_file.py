@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
+from msgspec.structs import replace
 
 from k8s.kinds import KINDS
 from tui.settings.config_file import BadValue, line_of, read_root, read_switch
@@ -43,8 +44,7 @@ _REQUIRED = ("shortCut", "scopes", "command")
 _MOST_PLUGINS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin(Action):
+class Plugin(Action, frozen=True):
     """Action that runs a program."""
 
     title: str = ""
@@ -57,8 +57,7 @@ class Plugin(Action):
     """Its output is the notice at its end, if it runs in the background."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserPlugins:
+class UserPlugins(msgspec.Struct, frozen=True):
     """The contents of plugins.yaml."""
 
     plugins: tuple[Plugin, ...] = ()
@@ -101,17 +100,16 @@ def read_plugins(
     return UserPlugins(tuple(reader.plugins.values()), tuple(reader.problems), tuple(reader.unused))
 
 
-@dataclass
-class _Reader:
+class _Reader(msgspec.Struct):
     path: Path
     actions: ActionTable
     views: Sequence[ViewDeclaration]
     keymap: Mapping[str, str]
-    plugins: dict[str, Plugin] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
+    plugins: dict[str, Plugin] = msgspec.field(default_factory=dict)
+    problems: list[str] = msgspec.field(default_factory=list)
+    unused: list[str] = msgspec.field(default_factory=list)
     # Titles of plugins by view and key.
-    _taken: dict[tuple[str, str], str] = field(default_factory=dict)
+    _taken: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
 
     def report(self, node: yaml.Node, words: str, name: str = "") -> None:
         place = f"{self.path}, line {line_of(node)}"

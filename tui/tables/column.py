@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.text.sanitize import sanitize
 from tui.settings.options import OwnColumn
@@ -58,8 +60,7 @@ class Row(NamedTuple):
     """Second, dim line, such as `└ waits: ...`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """Layout of one column in the console."""
 
     key: str
@@ -85,8 +86,7 @@ class Column:
     flashes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OutputColumn:
+class OutputColumn(msgspec.Struct, frozen=True):
     """Layout of one column of a table that a command prints."""
 
     title: str
@@ -100,8 +100,7 @@ class OutputColumn:
     is_optional: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListColumn(Column, Generic[Item, View]):
+class ListColumn(Column, Generic[Item, View], frozen=True, kw_only=True):
     """A column of a list, wherever the list is shown.
 
     Its functions take an item of the list, and the state that all items share, such as the clock.

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.kinds import JobRef
 from k8s.models import LONG_AGO, Pod
@@ -25,8 +27,7 @@ from tui.tables.column import Cell, ListColumn, Values
 from tui.text.format import NOTHING, CellStyle, Clock, count, local_time, seconds_since, timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedEvent:
+class FoldedEvent(msgspec.Struct, frozen=True):
     """One event, or several equal ones about objects of one kind."""
 
     newest: Event
@@ -167,8 +168,7 @@ _SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume":
 Place = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EventGroup:
+class EventGroup(msgspec.Struct, frozen=True, eq=False):
     """One line of events; the same object as long as its events stay the same."""
 
     key: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from k8s.models import accelerators, quantity
 from k8s.models.namespace import Namespace, Quota
@@ -15,8 +16,7 @@ ALL = "all"
 _REQUESTS = "requests."
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaUsage:
+class QuotaUsage(msgspec.Struct, frozen=True):
     """GPU quota of a namespace."""
 
     used: int
@@ -29,8 +29,7 @@ class QuotaUsage:
         return max(0, self.hard - self.used)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceUsage:
+class NamespaceUsage(msgspec.Struct, frozen=True):
     """Usage of one namespace, or of all."""
 
     name: str

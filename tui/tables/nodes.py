@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from k8s.gpus.readings import GpuReading, NodeReadings
 from k8s.snapshot import Holder, NodeRow, SharedGpuMemory
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class NodesNow:
+class NodesNow(msgspec.Struct, frozen=True):
     """State shared by all nodes of the list."""
 
     clock: Clock
     is_listed: bool = True
     """False if nodes may not be listed: then only those of visible pods are known, by name."""
-    readings: Mapping[str, NodeReadings] = field(default_factory=dict)
+    readings: Mapping[str, NodeReadings] = msgspec.field(default_factory=dict)
 
 
 def node_status(node: NodeRow, clock: Clock) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.kinds.base import JobRef
 from k8s.snapshot import NO_SIGNS, ClusterSnapshot, Job, LifeSigns
@@ -45,8 +47,7 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class JobNotice:
+class JobNotice(msgspec.Struct, frozen=True):
     """One event of a job."""
 
     at: datetime

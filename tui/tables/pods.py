@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from k8s.kinds import JobRef
 from k8s.models import Meta, Pod
@@ -15,8 +15,7 @@ from tui.text.format import NOTHING, Clock, status_run
 _STATUSES = tuple(Status)
 
 
-@dataclass(frozen=True, slots=True)
-class PodLine:
+class PodLine(msgspec.Struct, frozen=True):
     """A pod of a job."""
 
     job: JobRef

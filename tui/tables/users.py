@@ -6,7 +6,9 @@ Whether an unobserved GPU is idle is unknown: None, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from k8s.gpus.gpu_warnings import IDLE_PERCENT
 from k8s.gpus.readings import GpuReading, holders_of
@@ -18,8 +20,7 @@ from tui.text.format import NOTHING, CellStyle, devices, plural
 MOST_NAMES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class JobUsage:
+class JobUsage(msgspec.Struct, frozen=True):
     """GPU usage of one job, or of all jobs of a user."""
 
     user: str
@@ -37,8 +38,7 @@ class JobUsage:
     """None if none of its GPUs is observed."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserUsage:
+class UserUsage(msgspec.Struct, frozen=True):
     """GPU usage of one user, in total and by job."""
 
     total: JobUsage
@@ -156,8 +156,7 @@ def message_to_owner(usage: JobUsage, jobs: Sequence[JobUsage] = ()) -> str:
     return f"Hi {usage.user}, {holder}; {seen} (below {IDLE_PERCENT:.0f} % utilisation). {question}"
 
 
-@dataclass(frozen=True, slots=True)
-class UserLine:
+class UserLine(msgspec.Struct, frozen=True):
     """A user's total, or one of the user's jobs."""
 
     usage: JobUsage

@@ -11,8 +11,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from k8s.text.sanitize import sanitize
 from tui.settings.private_file import write_private_file
@@ -40,8 +41,7 @@ _TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _REACHES_THE_PERSON = "tmux"
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(msgspec.Struct, frozen=True):
     """Result of a copy."""
 
     how: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from k8s.jobs.modify import why_not
 from k8s.kinds import JobRef
@@ -27,8 +28,7 @@ PROPAGATIONS: Mapping[Propagation, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePlan:
+class ChangePlan(msgspec.Struct, frozen=True):
     """Jobs to change, as they were when the user requested it."""
 
     verb: Verb

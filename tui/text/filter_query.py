@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 FILTERS = (
     ("bert.*a100", "a regular expression, ignoring case"),
@@ -41,8 +42,7 @@ _REQUIREMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """A parsed filter."""
 
     required: tuple[tuple[str, TextTest], ...] = ()

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from k8s.text.sanitize import sanitize
 
@@ -100,8 +99,7 @@ def status_run(status: str, reason: str = "", restarts: int = 0) -> Run:
     return str(status), STATUS_STYLES[status]
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(NamedTuple):
     """Current time of the server."""
 
     now: datetime

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from k8s.client.auth.cluster_config import IN_CLUSTER, ClusterConfig
 from k8s.client.client import Client

@@ -6,8 +6,9 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from k8s.jobs.modify import suspend_patch
 from k8s.kinds import ElasticKind, kind_of

@@ -6,10 +6,11 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 import themes
 from k8s.snapshot import ClusterSnapshot

@@ -5,11 +5,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import ClassVar
 
 from msgspec import structs
+from msgspec.structs import replace
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import BindingType

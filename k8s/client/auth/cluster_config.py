@@ -14,11 +14,13 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from msgspec.structs import replace
 
 from k8s.client.auth.exec_plugin import (
     Credentials,

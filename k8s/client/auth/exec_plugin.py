@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self
 
+import msgspec
+
 from k8s.text.home import read_named_file
 from k8s.text.sanitize import sanitize, sanitize_lines
 
@@ -44,8 +46,7 @@ class ExecPluginFailed(Exception):
     hint = "Run the exec plugin of your kubeconfig by hand to see what is wrong."
 
 
-@dataclass(slots=True)
-class LoginDialog:
+class LoginDialog(msgspec.Struct):
     """Means by which exec plugins reach the user."""
 
     show: Callable[[str], None] | None = None

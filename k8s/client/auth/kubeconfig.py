@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from k8s.text.errors import NoCluster
 from k8s.text.home import expand_home, read_named_file
@@ -63,8 +64,7 @@ _NO_YAML = "this is not YAML"
 _MOST_NAMED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """One context to choose from, with its names as written in the file."""
 
     name: str
@@ -75,8 +75,7 @@ class Context:
     namespace: str = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedContext:
+class ResolvedContext(msgspec.Struct, frozen=True):
     """A context with the entries of its cluster and user."""
 
     context: Context
@@ -84,8 +83,7 @@ class ResolvedContext:
     user: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(msgspec.Struct, frozen=True):
     """Several kubeconfig files merged into one. The first definition of a name wins, as in kubectl."""
 
     files: tuple[Path, ...] = ()
@@ -276,8 +274,7 @@ def _describe_error(error: Exception) -> str:
     return f"{error}."
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigOverrides:
+class ConfigOverrides(msgspec.Struct, frozen=True):
     """Empty values leave the kubeconfig's."""
 
     server: str = ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+
+import msgspec
 
 from k8s.models import Terminated
 from k8s.reasons.cause import Cause, Fact
@@ -42,8 +43,7 @@ _TRAINER_EXIT_CODES = {
 _TRAINER_MODULES = ("trainer.train_ddp", "trainer.train_mpi")
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(msgspec.Struct, frozen=True):
     instance: Instance
     container: str
     state: Terminated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.causes.no_pods import PATIENCE_S

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, overload
+
+import msgspec
 
 from k8s.status.pod import signal_name
 
@@ -28,8 +29,7 @@ NEVER_STARTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FailureCause:
+class FailureCause(msgspec.Struct, frozen=True):
     """A known cause of failures, how to recognise it, and what helps."""
 
     name: str
@@ -108,8 +108,7 @@ def _packaged() -> tuple[FailureCause, ...]:
 CAUSES = PackagedCauses()
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerLog:
+class ContainerLog(msgspec.Struct, frozen=True):
     """The end of the log of one container's run, and how the run ended."""
 
     instance: str
@@ -142,8 +141,7 @@ class ContainerLog:
         return tuple(each for each in found if each)
 
 
-@dataclass(frozen=True, slots=True)
-class Triage:
+class Triage(msgspec.Struct, frozen=True):
     """Explanation of a failure; all texts are sanitized and bounded."""
 
     culprit: str

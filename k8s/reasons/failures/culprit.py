@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
+
+import msgspec
 
 from k8s.reasons.failures.causes import NEVER_STARTED, ContainerLog, FailureCause, Triage, compiled
 from k8s.reasons.failures.errors import (
@@ -138,17 +139,16 @@ class _Level(IntEnum):
     HANDLED = 6
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(msgspec.Struct):
     """One container with what was found in its log."""
 
     log: ContainerLog
     texts: list[RankedText]
     errors: list[FoundError]
     reports: list[RankReport]
-    steps: dict[int | None, list[int]] = field(default_factory=dict)
+    steps: dict[int | None, list[int]] = msgspec.field(default_factory=dict)
     """Stamps of the lines that show progress after the first error, by rank."""
-    normal: dict[int | None, list[int]] = field(default_factory=dict)
+    normal: dict[int | None, list[int]] = msgspec.field(default_factory=dict)
     """Stamps of other lines after the first error that report no problem, by rank."""
 
     def __post_init__(self) -> None:
@@ -176,8 +176,7 @@ class _Run:
         return sum(stamp_ns > after_ns for stamp_ns in stamps) >= 2
 
 
-@dataclass(slots=True)
-class _Suspect:
+class _Suspect(msgspec.Struct):
     run: _Run
     level: _Level
     rank: int | None

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
 
 from k8s.reasons.stacks.frames import folded_traceback
 from k8s.text.sanitize import decode, log_text
@@ -141,12 +142,11 @@ class RankedText(NamedTuple):
     """It may belong to an error, or report one."""
 
 
-@dataclass(slots=True)
-class Raised:
+class Raised(msgspec.Struct):
     """One exception of a chain."""
 
     headline: str
-    message: list[str] = field(default_factory=list)
+    message: list[str] = msgspec.field(default_factory=list)
     link: str = ""
     """Link to the one before: `cause`, `context` or `nested`."""
 
@@ -160,8 +160,7 @@ class Raised:
         return bool(_OPEN.search(self.headline) or _INDENTED.match(following))
 
 
-@dataclass(slots=True)
-class FoundError:
+class FoundError(msgspec.Struct):
     """One error in a container's log."""
 
     kind: Kind
@@ -169,8 +168,8 @@ class FoundError:
     stamp_ns: int
     index: int
     last_index: int = 0
-    chain: list[Raised] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    chain: list[Raised] = msgspec.field(default_factory=list)
+    lines: list[str] = msgspec.field(default_factory=list)
     """As printed: the traceback and the message, at most `TRACEBACK_LINES`."""
     is_ignored: bool = False
     """Python continued after it: `Exception ignored in`."""

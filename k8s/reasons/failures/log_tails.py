@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.logs.hub import LogHub
@@ -25,8 +26,7 @@ AT_ONCE = 6
 _NO_LOG = b"unable to retrieve container logs for "
 
 
-@dataclass(frozen=True, slots=True)
-class LastRun:
+class LastRun(msgspec.Struct, frozen=True):
     """One run of a container: the last that ended, or the one that goes on."""
 
     instance: Instance
@@ -43,8 +43,7 @@ class LastRun:
         return self.ended is not None and (self.ended.exit_code != 0 or self.ended.reason == "OOMKilled")
 
 
-@dataclass(frozen=True, slots=True)
-class FailedLogs:
+class FailedLogs(msgspec.Struct, frozen=True):
     """Logs of a failed job, as far as they could be read."""
 
     logs: tuple[ContainerLog, ...] = ()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from k8s.reasons.failures.errors import ROOT_CAUSE, RankedText
 from k8s.status.pod import signal_name
@@ -58,8 +59,7 @@ _ABSENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RankReport:
+class RankReport(msgspec.Struct, frozen=True):
     """Statement of a launcher, or of another rank, about one rank."""
 
     rank: int | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from k8s.reasons.phrases import span
 from k8s.text.sanitize import sanitize
@@ -17,8 +18,7 @@ _LONGEST_NAME = 60
 _OF_EQUAL_SIZE = ("all_reduce", "broadcast", "reduce", "allreduce")
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """Collective as one rank recorded it."""
 
     number: int
@@ -29,8 +29,7 @@ class Operation:
     created_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveFinding:
+class CollectiveFinding(msgspec.Struct, frozen=True):
     """Ranks that are not where the others are."""
 
     sentence: str

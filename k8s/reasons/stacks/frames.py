@@ -6,7 +6,8 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from k8s.text.sanitize import sanitize
 
@@ -29,8 +30,7 @@ COLLECTIVES = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """Call of a Python function; its texts are sanitized."""
 
     function: str
@@ -137,8 +137,7 @@ def _frame(function: str, file: str, line: str) -> Frame:
     return Frame(sanitize(function)[:LONGEST_NAME], sanitize(file)[:LONGEST_NAME], number)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Place of a rank: the collective or function that the user's code called, and its line."""
 
     text: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from k8s.client.client import Client
 from k8s.jobs import exec
@@ -48,8 +49,7 @@ NAMES = {
 HOW_TO_ARM = "Submit with --debuggable to see the Python stacks next time, or add py-spy to the image."
 
 
-@dataclass(frozen=True, slots=True)
-class RankProcess:
+class RankProcess(msgspec.Struct, frozen=True):
     """Answer of one rank's process; all texts are sanitized and bounded."""
 
     rank: int | None
@@ -68,8 +68,7 @@ class RankProcess:
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StackGroup:
+class StackGroup(msgspec.Struct, frozen=True):
     """Ranks with equal stacks."""
 
     ranks: tuple[int, ...]
@@ -92,8 +91,7 @@ class StackGroup:
         return f"{self.place} with a worker in {self.workers[0]}" if self.workers else self.place
 
 
-@dataclass(frozen=True, slots=True)
-class StackReport:
+class StackReport(msgspec.Struct, frozen=True):
     """Activity of the ranks of a job, and what could not be found out."""
 
     groups: tuple[StackGroup, ...] = ()
@@ -128,8 +126,8 @@ class StackReport:
         """Return the report as JSON."""
         return {
             "sentence": self.sentence,
-            "groups": [asdict(each) for each in self.groups],
-            "collectives": [asdict(each) for each in self.collectives],
+            "groups": [msgspec.structs.asdict(each) for each in self.groups],
+            "collectives": [msgspec.structs.asdict(each) for each in self.collectives],
             "problems": list(self.problems),
             "sources": list(self.sources),
         }

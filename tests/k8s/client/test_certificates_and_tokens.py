@@ -6,7 +6,6 @@ import asyncio
 import base64
 import ssl
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -199,8 +198,7 @@ class Rotating:
         return Compute(answer)
 
 
-@dataclass(frozen=True)
-class Unhurried(Backoff):
+class Unhurried(Backoff, frozen=True):
     """Backoff that waits longer than any test, but checks files often."""
 
     first_s: float = 0.01

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -236,7 +235,7 @@ def test_while_pods_are_missing_jobs_have_no_status_and_afterwards_the_right_one
         rows = zip(world.join(joiner, is_partial=is_partial)[1], world.join(Joiner())[1], strict=True)
         for row, right in rows:
             # A pod's user is its first namespace, and here pods move to others.
-            is_right = dataclasses.replace(row, user=right.user) == right
+            is_right = msgspec.structs.replace(row, user=right.user) == right
             assert is_right or (is_partial and row.reason == BEING_READ)
             assert (row.gpus_allocated, row.gpus_requested) == (right.gpus_allocated, right.gpus_requested)
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.gpus.gpu_warnings import GpuWarning, WarningKind, slow_gpus, warnings_of
 from k8s.gpus.readings import GpuHistory, GpuReading, PodContainer, Throttle, readings_by_rank

@@ -7,7 +7,6 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from k8s.gpus.ack import config_map, describe_schedule, node_of, other_schedule, read_config_map, set_schedule
 from k8s.gpus.gpu_links import NEEDS, UnknownLinks, fetch_known_links, fetch_links, read_topology

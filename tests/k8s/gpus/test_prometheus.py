@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.gpus.dcgm import MAX_LINE_BYTES, METRICS, Sample, known, read_samples

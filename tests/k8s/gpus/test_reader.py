@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.gpus.prometheus import PrometheusAddress

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from cProfile import Profile
-from dataclasses import dataclass, field, replace
 from itertools import count
 
+import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from k8s.cluster.job_builder import RankEvidence
 from k8s.logs.lines import LogLine, targets_of
@@ -48,8 +49,7 @@ def test_processes_that_torchrun_restarts_count_as_restarts_of_their_pod() -> No
     assert job.instances[0].reason == "rank 3 exit 3, its launcher restarted the ranks"
 
 
-@dataclass
-class Timeline:
+class Timeline(msgspec.Struct):
     """The lines of each instance by their time, polled as the feed does."""
 
     logs: dict[str, list[tuple[float, str]]]
@@ -60,10 +60,10 @@ class Timeline:
     """Lag of the nodes' clocks."""
     server_clock: Callable[[float], float] = lambda at_s: at_s
     monotonic: Callable[[float], float] = lambda at_s: at_s
-    restarts: list[float] = field(default_factory=list)
-    rotations: list[float] = field(default_factory=list)
+    restarts: list[float] = msgspec.field(default_factory=list)
+    rotations: list[float] = msgspec.field(default_factory=list)
     tail: int = 200
-    ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    ranks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     status: Status = Status.RUNNING
     stragglers: tuple[Straggler, ...] = ()
 

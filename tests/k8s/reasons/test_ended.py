@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from k8s.kinds import JobRef
 from k8s.reasons.cause import Cause

@@ -10,11 +10,11 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 
 Object = dict[str, Any]
 Test = TypeVar("Test", bound=Callable[..., object])
@@ -32,8 +32,7 @@ def also_scripted(test: Test) -> Test:
     return test
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     code: int
     body: Any
     headers: Mapping[str, str]

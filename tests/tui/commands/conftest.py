@@ -9,11 +9,11 @@ import os
 import pty
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -27,8 +27,7 @@ COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
 """Recorded collections of the core group, beside the PyTorchJobs."""
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     status: int
     out: str
     err: str

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from k8s.jobs.clone import clone
@@ -36,7 +37,7 @@ RUNS = [RunFolder(OLD, "digits", 520, 1000.0), RunFolder("digits", "digits", 7, 
 def job(name: str, status: Status, log_dir: str) -> Job:
     ref = JobRef("default", name, "PyTorchJob", "kubeflow.org/v1")
     made = Job(ref, "u", status, "", 0, 0, (), 0, "", "", None, None, None, (), "", "")
-    return replace(made, trainer="ddp", log_dir=log_dir)
+    return msgspec.structs.replace(made, trainer="ddp", log_dir=log_dir)
 
 
 def parsed(**values: str) -> FormResult:

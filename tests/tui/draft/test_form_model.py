@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.snapshot import ClusterSnapshot
 from tests.support.new_job_form import node

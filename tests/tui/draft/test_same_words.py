@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from k8s.cluster.cluster_mirror import ClusterMirror
@@ -66,17 +67,16 @@ def sized(name: str, gpus: int = 8, cpu: str = "64", **labels: str) -> Object:
     return found
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True):
     """A job and its cluster; `held` are the GPUs of other jobs by node."""
 
     mark: str
     """Severity and field of the cause before create."""
     sentence: str
     change: Mapping[str, Any]
-    answers: Mapping[str, Reply] = field(default_factory=dict)
+    answers: Mapping[str, Reply] = msgspec.field(default_factory=dict)
     nodes: tuple[Object, ...] = (sized("a"), sized("b"))
-    held: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = msgspec.field(default_factory=dict)
     has_pods: bool = True
     kubelet: str = ""
     """Message of the node on which the pods cannot start; empty if they have none."""

@@ -6,13 +6,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Static
 
 from k8s.snapshot import ClusterSnapshot, Missing, Share

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.logs.last import LastLine
 from k8s.snapshot import LifeSigns, Silence, Straggler

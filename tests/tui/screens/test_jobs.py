@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.snapshot import ClusterSnapshot, CurveAlert, Job, LifeSigns, Missing
 from k8s.status import Status

@@ -9,10 +9,10 @@ import math
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -46,12 +46,11 @@ SERVICES = "/api/v1/namespaces/default/services"
 PROXY = f"{SERVICES}/bert-tensorboard:6006/proxy/data/plugin/scalars"
 
 
-@dataclass
-class ExecHere:
+class ExecHere(msgspec.Struct):
     """An exec whose commands run here, with `/w` in a folder of this machine."""
 
     folder: Path
-    sent: list[bytes] = field(default_factory=list)
+    sent: list[bytes] = msgspec.field(default_factory=list)
     """Output of each command."""
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.cluster.backoff import ServerProbe
 from k8s.gpus.readings import NoReadings, NoReadingsCause, Telemetry

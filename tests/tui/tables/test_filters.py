@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from k8s.snapshot import NO_SIGNS, CurveAlert, LifeSigns, Silence, Straggler
 from k8s.status import BEING_READ, Status

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from k8s.snapshot import NO_SIGNS, ClusterSnapshot, CurveAlert, Job, LifeSigns, Missing, Silence
 from k8s.status import Status

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from k8s.kinds import JobRef
@@ -224,7 +225,9 @@ def test_several_deleted_jobs_are_reported_in_one_sentence() -> None:
 
 
 def test_control_characters_are_removed_from_delete_plans_and_reports() -> None:
-    job: Job = replace(BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1"))
+    job: Job = msgspec.structs.replace(
+        BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1")
+    )
     plan = ChangePlan("Delete", (job,), context="lab")
     words = (*plan.lines, plan.sentence)
     words += leftover_lines([Leftover(job, is_there=True, finalizers=("\x1b[1m",))], 60.0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len as rich_cell_len
 
 from k8s.gpus.ack import config_map, read_config_map

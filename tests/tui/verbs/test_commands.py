@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.client.auth.kubeconfig import ConfigOverrides
 from k8s.kinds import JobRef

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.snapshot import NodeRow, Share
 from tests.support.objects import joined, node
@@ -19,7 +19,7 @@ UNLIT = NodeBarHighlight()
 
 def row(name: str, held: int = 0, **fields: object) -> NodeRow:
     made = joined([node(name, 8)], [], [])[0][name]
-    return replace(made, resources={"nvidia.com/gpu": Share(8, held, 0)}, **fields)  # type: ignore[arg-type]
+    return replace(made, resources={"nvidia.com/gpu": Share(8, held, 0)}, **fields)
 
 
 def many(amount: int, model: str = "NVIDIA-A100", start: int = 0) -> list[NodeRow]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tui.tables.column import Cell, Column, Row
 from tui.text.natural_order import natural_key
@@ -197,8 +198,7 @@ def test_scrolling_a_wide_table_to_its_end_shows_every_column(natural: list[int]
     assert not layout_wide(columns, natural, width, len(natural)).hidden
 
 
-@dataclass(frozen=True)
-class Thing:
+class Thing(msgspec.Struct, frozen=True):
     name: str
     age_s: float = 0.0
 

@@ -8,8 +8,9 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client, fetch_version
@@ -17,8 +18,9 @@ from k8s.models.resources import NAMESPACES
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.text.sanitize import sanitize
+from tui import program
 from tui.commands.support.output import is_interactive, write_stderr
-from tui.settings.options import ConsoleOptions, command_line, program
+from tui.settings.options import ConsoleOptions, command_line
 from tui.settings.served_kinds import open_mirror
 from tui.text.format import Clock, in_namespace, names_there_are
 

@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from k8s.kinds import KINDS, AnyOwner, JobRef, kind_of
 from k8s.snapshot import ClusterSnapshot, Job

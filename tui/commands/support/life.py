@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.logs.lines import Target, targets_of

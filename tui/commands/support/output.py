@@ -20,12 +20,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui.tables.column import Item, ListColumn, OutputColumn, Values, View
 from tui.text.cells import cell_len, pad
 from tui.text.format import in_namespace
 
 if TYPE_CHECKING:
     from k8s.snapshot import ClusterSnapshot, Missing
+    from tui.tables.column import Item, ListColumn, OutputColumn, Values, View
 
 
 FORMATS = ("table", "wide", "json", "yaml")

@@ -8,14 +8,16 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from k8s.client.auth.kubeconfig import ConfigOverrides
 from k8s.text.sanitize import sanitize_lines
+from tui import program
 from tui.commands import COMMANDS, NOT_HERE, REMOVED_FLAGS
 from tui.commands.support.output import WrongUsage
-from tui.settings.options import ConsoleOptions, program
 from tui.terminal.tty_state import wants_ascii
+
+if TYPE_CHECKING:
+    from tui.settings.options import ConsoleOptions
 
 WRONG_USAGE = 2
 # Choices that an error lists.
@@ -256,6 +258,8 @@ def options_of(flags: argparse.Namespace) -> ConsoleOptions:
     Raises:
         WrongUsage: A timeout cannot be parsed, or a group is given without a user to act as.
     """
+    from k8s.client.auth.kubeconfig import ConfigOverrides  # not needed for help
+    from tui.settings.options import ConsoleOptions
 
     def text(name: str) -> str:
         return str(getattr(flags, name, None) or os.environ.get(f"GPUCONSOLE_{name.upper()}", "").strip())

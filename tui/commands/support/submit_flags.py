@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
 from k8s.kinds.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
@@ -380,4 +382,4 @@ def fill_in(flags: argparse.Namespace, options: ConsoleOptions) -> ConsoleOption
         if not flags.command and flags.trainer in ("", name):
             flags.trainer, flags.rest = name, [*words, *flags.rest]
     flags.template_fields = fields
-    return replace(options, namespace=options.namespace or namespace)
+    return msgspec.structs.replace(options, namespace=options.namespace or namespace)

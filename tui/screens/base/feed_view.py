@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 from textual import work
 from textual.worker import Worker
 
@@ -106,8 +106,7 @@ class FeedView(ListView):
             each.retry_now()
 
 
-@dataclass(frozen=True, slots=True)
-class ListContent:
+class ListContent(msgspec.Struct, frozen=True):
     """Rows of a list, and the lines around them."""
 
     rows: Sequence[Row]
@@ -121,8 +120,7 @@ class ListContent:
     """Everything has been read that no feed follows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListDescription:
+class ListDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A list as one value. Rows are known by their keys."""
 
     view: ViewDeclaration

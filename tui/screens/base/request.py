@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from textual.message import Message
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Address of a view. `esc` and `-` follow routes, not the actions that led to a view."""
 
     action: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from tui.runs.store import RunStore
 from tui.settings.keys import (
@@ -35,35 +37,34 @@ def _no_names() -> Mapping[Argument, Sequence[str]]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class ViewContext:
+class ViewContext(msgspec.Struct, frozen=True):
     """Keys, settings and history of the console, shared by all views."""
 
-    keymap: Mapping[str, str] = field(default_factory=dict)
+    keymap: Mapping[str, str] = msgspec.field(default_factory=dict)
     """User's keys by binding id; several are separated by commas."""
     is_read_only: bool = False
     # Arguments of commands, for completion.
     names: Callable[[], Mapping[Argument, Sequence[str]]] = _no_names
-    typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
+    typed: dict[str, list[str]] = msgspec.field(default_factory=lambda: {"/": [], ":": []})
     """Prompt history by mark, oldest first."""
     # Toggles of this session, by name.
-    switches: dict[str, bool] = field(default_factory=dict)
+    switches: dict[str, bool] = msgspec.field(default_factory=dict)
     finished_days: float = FINISHED_DAYS
     strip_by: str = ""
     """Node label to group the node bar by; empty groups by GPU model."""
     has_loss: bool = True
-    layouts: StoredLayouts = field(default_factory=StoredLayouts)
-    runs: RunStore = field(default_factory=RunStore)
+    layouts: StoredLayouts = msgspec.field(default_factory=StoredLayouts)
+    runs: RunStore = msgspec.field(default_factory=RunStore)
     log_folder: Path | None = None
     """Folder for saved logs; None disables saving."""
-    forwarded: dict[JobRef, str] = field(default_factory=dict)
+    forwarded: dict[JobRef, str] = msgspec.field(default_factory=dict)
     """Local TensorBoard addresses of forwarded jobs."""
-    recent: list[str] = field(default_factory=list)
+    recent: list[str] = msgspec.field(default_factory=list)
     """Namespaces visited in this cluster, newest first."""
-    rows: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, str] = msgspec.field(default_factory=dict)
     """Last cursor row of each list, by view name: see `ListView.KEEPS_ROW`."""
-    actions: ActionTable = field(default_factory=ActionTable)
-    columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
+    actions: ActionTable = msgspec.field(default_factory=ActionTable)
+    columns: Mapping[str, tuple[str | OwnColumn, ...]] = msgspec.field(default_factory=dict)
     """Columns that config.yaml chooses, by list."""
 
     def keys(self, keys: Sequence[Key]) -> tuple[Key, ...]:

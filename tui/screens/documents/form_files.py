@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from textual.app import App
 
 from k8s.jobs.clone import Clone, NotCloned, clone

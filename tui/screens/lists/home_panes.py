@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
 from textual.geometry import Size
 from textual.timer import Timer
 from textual.widget import Widget

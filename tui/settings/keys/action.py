@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from tui.settings.keys.key import Key
 
 # The argument of a `:` command; empty for none. `kind` is a command by itself, see `completion`.
@@ -20,8 +22,7 @@ EVERYWHERE = "app"
 ROW = "row"
 
 
-@dataclass(frozen=True, slots=True)
-class On:
+class On(msgspec.Struct, frozen=True):
     """The keys of an action in one view."""
 
     view: str
@@ -34,8 +35,7 @@ class On:
     """Footer label in this view; empty hides it, None uses the action's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """One row of the action table; footer, help, palette, `:` and completion follow from it."""
 
     name: str

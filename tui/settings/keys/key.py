@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 # Keys that people write differently from Textual.
 _WRITTEN = {
@@ -36,8 +38,7 @@ _WRITTEN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """One key, or several with the same effect, in one place."""
 
     id: str
@@ -67,11 +68,10 @@ class Key:
         return " ".join(written(key) for key in self.keys.split(","))
 
 
-@dataclass(frozen=True, slots=True)
-class UserKeys:
+class UserKeys(msgspec.Struct, frozen=True):
     """The contents of keys.yaml."""
 
-    keymap: Mapping[str, str] = field(default_factory=dict)
+    keymap: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Textual's key names by id, separated by commas."""
     problems: tuple[str, ...] = ()
     """Rejected entries with their lines, and clashes; the rest is used."""

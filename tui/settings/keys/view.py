@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from tui.settings.keys.action import Action, ActionTable
 from tui.settings.keys.key import Key
@@ -12,8 +12,7 @@ TABLE_FOCUSED = tuple(key for key in TABLE if key.id != "table.open")
 """Keys that a focused table takes before its view; enter is for the view."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewDeclaration:
+class ViewDeclaration(msgspec.Struct, frozen=True):
     """A view's name, keys and command. The view class holds its own as `VIEW`."""
 
     name: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -52,8 +52,7 @@ _NO_JOB = "The log and loss of the selected job appear here."
 _NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
-@dataclass(slots=True)
-class _Tail:
+class _Tail(msgspec.Struct):
     hub: LogHub
     job_uid: str
     choice: TailChoice

@@ -6,9 +6,9 @@ Lines are composed for every snapshot, but only changed lines are redrawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
+from msgspec.structs import replace
 from rich.segment import Segment
 from textual.binding import BindingsMap, BindingType
 from textual.geometry import Region

@@ -6,7 +6,8 @@ Pure. Below a heading, entries are arranged in a grid of equal rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import sanitize
@@ -20,8 +21,7 @@ BAR_CELLS = 12
 TIGHT_BAR_CELLS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLabels:
+class GroupLabels(msgspec.Struct, frozen=True):
     """Texts before and after the bars, one of each per group."""
 
     names: Sequence[str]
@@ -110,14 +110,13 @@ _GAP = 2
 _INDENT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBarHighlight:
+class NodeBarHighlight(msgspec.Struct, frozen=True):
     """Highlighted nodes and GPUs."""
 
     jobs: frozenset[tuple[str, str]] = frozenset()
     """Jobs whose GPUs are highlighted, by namespace and name."""
-    held: Mapping[str, int] = field(default_factory=dict)
-    fitting: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = msgspec.field(default_factory=dict)
+    fitting: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Free GPUs per node that the job fits on."""
     # Dim all nodes: the job fits on none.
     is_dim: bool = False
@@ -125,8 +124,7 @@ class NodeBarHighlight:
     """Location of the job, or the reason why it waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBarEntry:
+class NodeBarEntry(msgspec.Struct, frozen=True):
     """One node or one group of nodes."""
 
     key: str

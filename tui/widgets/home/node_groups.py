@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
+
+import msgspec
 
 from k8s.snapshot import NodeRow
 from tui.text.format import CellStyle
@@ -32,8 +33,7 @@ class _NodeCounts(NamedTuple):
     """State of the node in `CLOSED`, or empty."""
 
 
-@dataclass(slots=True)
-class NodeGroup:
+class NodeGroup(msgspec.Struct):
     """Totals of one group of nodes."""
 
     name: str
@@ -44,8 +44,8 @@ class NodeGroup:
     simulated: int = 0
     whole: int = 0
     """Schedulable nodes without held GPUs."""
-    closed: Counter[str] = field(default_factory=Counter)
-    blocks: Counter[int] = field(default_factory=Counter)
+    closed: Counter[str] = msgspec.field(default_factory=Counter)
+    blocks: Counter[int] = msgspec.field(default_factory=Counter)
 
     @property
     def largest_free(self) -> int:

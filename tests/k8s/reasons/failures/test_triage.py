@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +239,7 @@ LOGS = st.builds(
 
 
 def texts_of(found: Triage) -> list[str]:
-    values = [getattr(found, field.name) for field in fields(found)]
+    values = [getattr(found, name) for name in found.__struct_fields__]
     return [
         each
         for value in values

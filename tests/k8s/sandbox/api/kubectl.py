@@ -6,17 +6,17 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from k8s.sandbox.api.server import Server
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, pod
 from tests.k8s.sandbox.containers import waiting_container
 
 
-@dataclass
-class Done:
+class Done(msgspec.Struct):
     code: int
     out: str
     err: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Button
 
 from k8s.client.client import Client
@@ -36,8 +37,7 @@ def quota(gpus: str) -> Answer:
     return page([{"metadata": {"name": "team"}, "spec": {}, "status": status}])
 
 
-@dataclass
-class Checked:
+class Checked(msgspec.Struct):
     """A form without a screen, and its checks."""
 
     model: FormModel

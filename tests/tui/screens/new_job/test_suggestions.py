@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form

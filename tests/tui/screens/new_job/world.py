@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
 from textual.events import Paste
 from textual.pilot import Pilot
 from textual.reactive import reactive
@@ -87,8 +88,7 @@ class FormApp(ThemedApp[None]):
         self.push_screen(screen, self.results.append)
 
 
-@dataclass
-class Form:
+class Form(msgspec.Struct):
     """The form in a running app, with its widgets and the actions of a test."""
 
     app: FormApp

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 
 from tests.k8s.sandbox.calls import Answer, Api, Object, eventually, pod
@@ -23,8 +23,7 @@ LONG = "x" * 40_000
 NODE = "real-node-0"
 
 
-@dataclass
-class Pods:
+class Pods(msgspec.Struct):
     """Makes pods whose only container prints, waits or fails."""
 
     api: Api
