@@ -162,8 +162,8 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 90_800),
-        "source files": (len(SOURCES), 454),
+        "source lines": (lines_in(SOURCES), 91_300),
+        "source files": (len(SOURCES), 458),
         "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_070),
         "lines of the trainers": (lines_in(trainer), 3_950),
         "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 80_250),
