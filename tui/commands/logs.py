@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from contextlib import aclosing, suppress
+from typing import cast
 
 from msgspec.structs import replace
 
+from k8s.client.client import Client
 from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job
 from k8s.text.errors import Invalid, NotFound
@@ -64,7 +66,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         # Whoever follows is told what the job waits for.
         is_wide = wanted.follow
         snapshot, reasons = await read_cluster(options, client, is_narrow=not is_wide, has_nodes=is_wide)
-        job = find_job(snapshot, flags.job, flags.job_type)
+        try:
+            job = find_job(snapshot, flags.job, flags.job_type)
+        except NotFound:
+            if not await _print_kept(options, client, flags, wanted):
+                raise
+            return 0
         _check_container(job, flags.container)
         if job.log_file and not (flags.container or flags.instance or flags.all):
             here = replace(options, namespace=job.ref.namespace)
@@ -105,6 +112,22 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if not has_lines:
             await require_lines(client, followed.known, wanted)
     return 0
+
+
+async def _print_kept(
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Options
+) -> bool:
+    """Print the lines that were kept of a job that is gone; False if there are none."""
+    from tui.commands.support.past_run import find_kept, gone_line
+    from tui.runs.journal.kept_logs import KEPT_LINES
+
+    kept = find_kept(options, client.config, flags.job, flags.job_type)
+    if kept is None:
+        return False
+    write_stderr(f"-- {gone_line(kept.record)}; the last {KEPT_LINES:,} lines of each pod were kept:")
+    logs, once = cast("Client", kept), replace(wanted, follow=False)
+    await print_log(logs, kept.targets, once, timestamps=flags.timestamps)
+    return True
 
 
 def _check_container(job: Job, container: str) -> None:

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the name, the flags of a list, and `--clear`."""
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="show everything about this run")
     add_list_flags(parser, COLUMNS, can_watch=False)
-    parser.add_argument("--clear", action="store_true", help="delete all records of past runs (asks first)")
+    parser.add_argument(
+        "--clear", action="store_true", help="delete all records and kept logs of past runs (asks first)"
+    )
     add_yes(parser)
 
 
@@ -65,7 +67,9 @@ def write_problems(store: RunStore) -> None:
 def _clear(store: RunStore, flags: argparse.Namespace, folder: Path) -> int:
     count = len(store.records())
     check_can_confirm(flags, "clear")
-    if not is_confirmed(flags, f"Delete the records of {plural(count, 'past run')} in {folder}?"):
+    if not is_confirmed(
+        flags, f"Delete the records and kept logs of {plural(count, 'past run')} in {folder}?"
+    ):
         return 1
     try:
         store.clear()

@@ -12,6 +12,7 @@ from k8s.reasons.cause import Cause
 from k8s.reasons.gather import gather, with_life
 from k8s.reasons.rules import explain
 from k8s.snapshot import Job
+from k8s.text.errors import NotFound
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, known_causes, read_mirror, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
@@ -34,7 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the explanation."""
     async with cluster(options, is_brief=True) as client:
-        job, answer = await explain_job(options, client, flags)
+        try:
+            job, answer = await explain_job(options, client, flags)
+        except NotFound:
+            from tui.commands.support.past_run import explain_past
+
+            past = await explain_past(options, client.config, flags.job, flags.job_type)
+            if flags.output != "table" or not past:
+                raise
+            write_text(past)
+            return 0
     answer = pasteable(options, job, answer)
     if flags.output in ("json", "yaml"):
         write_object(answer_values(job, answer), flags.output)

@@ -80,6 +80,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     throughput_unit: str = ""
     is_partial: bool = False
     """True if its last values could not be read; those known are older."""
+    reason: str = ""
+    """Reason of its status, such as the error that ended it; empty if unknown."""
     alert: str = ""
     """That its loss had diverged at its end; empty if it had not."""
     problem: str = ""

@@ -23,6 +23,7 @@ from k8s.snapshot import CurveAlert, Job, NodeRow
 from k8s.text.errors import KubeError, NotFound
 from tui.runs.alerts import curve_alerts
 from tui.runs.curve_feed import LOG_LINES, CurveFeed
+from tui.runs.journal.kept_logs import keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_template, with_values
 from tui.runs.store import RunStore
@@ -63,6 +64,7 @@ def job_record(job: Job, context: str = "") -> RunRecord:
         nodes=job.nodes,
         labels=dict(job.labels),
         log_dir=job.log_dir,
+        reason=job.reason,
     )
 
 
@@ -192,12 +194,14 @@ async def record_runs(
     place: NodesAndPods = NOTHING_KNOWN,
     hub: LogHub | None = None,
 ) -> None:
-    """Record jobs that are about to be deleted, as far as they can be read in `BEFORE_DELETE_S` seconds."""
+    """Record jobs that are about to be deleted, and their logs, as far as `BEFORE_DELETE_S` seconds allow."""
+    logs = hub or LogHub(client)
 
     async def read(job: Job) -> None:
         if job.uid not in store:
             store.add(as_deleted(job_record(job, client.config.context)))
-            store.add(as_deleted(await read_run(client, job, place, hub)))
+            store.add(as_deleted(await read_run(client, job, place, logs)))
+        await keep_logs(store.journal, job, logs.read_tail)
 
     with suppress(TimeoutError):
         async with asyncio.timeout(BEFORE_DELETE_S):

@@ -16,7 +16,8 @@ from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
 from k8s.text.errors import Forbidden, KubeError, NotFound
-from tui.runs.store import RUNS_FILE, RunStore
+from tui.runs.journal.database import JOURNAL_FILE
+from tui.runs.store import RunStore
 from tui.settings.options import ConsoleOptions
 from tui.terminal import clipboard, tty_state
 from tui.text.format import memory, plural
@@ -57,7 +58,7 @@ def files(options: ConsoleOptions) -> dict[str, str]:
         "causes": str(options.causes_file),
         "plugins": str(options.plugins_file),
         "state": str(options.state_folder),
-        "runs": str(options.state_folder / RUNS_FILE),
+        "journal": str(options.state_folder / JOURNAL_FILE),
         "log": str(options.log_file),
         "sandbox": str(options.sandbox_folder),
     }

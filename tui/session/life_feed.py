@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace as replace_record
@@ -29,6 +30,7 @@ from k8s.text.errors import Invalid, KubeError, NotFound
 from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import RunHistory, curve_alerts, shown_alerts, signs_at_end
 from tui.runs.curve_feed import CurveFeed
+from tui.runs.journal.kept_logs import KEPT_LINES, keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_values
 from tui.runs.run_records import (
@@ -372,8 +374,9 @@ class LifeFeed:
             return
         await self._describe(reads)
         job = await find_ranks(self.client, reads.job, ranks=reads.ranks, is_urgent=False)
+        is_own = job.user in own_names(self.client.config.acting_user)
         if (target := next(iter(targets_of(job)), None)) is not None:
-            tail = await self._hub.read_tail(target, FIRST_LINES)
+            tail = await self._hub.read_tail(target, KEPT_LINES if is_own else FIRST_LINES)
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
                 new = [line for line in tail if line.stamp_ns > newest_s * 1e9]
@@ -383,8 +386,18 @@ class LifeFeed:
             if not values:
                 curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
                 values = _losses_of(curves)
+            if is_own:
+                await keep_logs(self.runs.journal, job, partial(self._read_kept, target, tail))
         self.runs.add(with_alerts(self._newest(reads), reads.alerts))
         self.life.set_loss(reads.job, values)
+
+    async def _read_kept(
+        self, chief: Target, tail: Sequence[LogLine], target: Target, lines: int
+    ) -> Sequence[LogLine]:
+        if target is chief:
+            return tail
+        await self._limiter.acquire(is_urgent=False)
+        return await self._hub.read_tail(target, lines)
 
     async def _record_gone(self, reads: _JobReads) -> None:
         # A job of another namespace than the one shown is not gone.
@@ -400,7 +413,7 @@ class LifeFeed:
         job, run = reads.job, reads.run
         found = job_record(job, self.client.config.context)
         if run is not None:
-            names = ("status", "created_s", "started_s", "ended_s", "seen_s")
+            names = ("status", "reason", "created_s", "started_s", "ended_s", "seen_s")
             found = replace_record(run, **{name: getattr(found, name) for name in names})
         if reads.files is not None and (curves := [each for each in reads.files.curves() if len(each)]):
             found = replace_record(found, source=reads.files.source)

@@ -14,7 +14,7 @@ from tests.support.guide_runs import ended_run, guide
 from tests.support.objects import Object, batch_job, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
-from tui.runs.store import RUNS_FILE, RunStore
+from tui.runs.store import OLD_FILE, RunStore
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
@@ -191,9 +191,8 @@ async def test_past_runs_are_listed_shown_and_cleared(past: CommandLine) -> None
     assert 'placement: "gpu-1: 0-3"' in (await past("runs", NAMES[0])).out
     (await past("runs", "nosuch")).reports(1, "There is no past run nosuch.")
     assert "4 runs" in (await past("info")).out
-    with (past.home / "state" / "gpuconsole" / RUNS_FILE).open("a") as file:
-        file.write(json.dumps({"uid": 1}) + "\n")
-    assert "line 5" in (await past("runs")).err
+    (past.home / "state" / "gpuconsole" / OLD_FILE).write_text(json.dumps({"uid": 1}))
+    assert "line 1" in (await past("runs")).err
     (await past("runs", "--clear")).reports(2, "pass --yes to clear")
     assert "records of 4 past runs" in (await past("runs", "--clear", "--yes")).out
     assert "No past runs yet." in (await past("runs")).err

@@ -17,8 +17,9 @@ from tests.support.guide_runs import curve, guide
 from tests.support.guide_runs import ended_run as job
 from tui.runs import store as module
 from tui.runs.compare import BadComparison, Comparison, fit
+from tui.runs.journal.database import JOURNAL_FILE
 from tui.runs.record import RunRecord, TagSummary, parse_arguments, with_past, with_template, with_values
-from tui.runs.store import RUNS_FILE, RunStore
+from tui.runs.store import OLD_FILE, RunStore
 from tui.text.cells import cell_len
 
 
@@ -154,7 +155,7 @@ def test_stored_runs_survive_a_restart_in_a_private_file(tmp_path: Path) -> None
     assert again.find("a") == 0.25 and "b" in again and again.find("b") is None
     assert math.isnan(again.find("c") or 0.0) and "d" not in again
     assert again.get("a") == run("a", 0.25)
-    assert [(folder / RUNS_FILE).stat().st_mode & 0o777, first.size_bytes > 0] == [0o600, True]
+    assert [(folder / JOURNAL_FILE).stat().st_mode & 0o777, first.size_bytes > 0] == [0o600, True]
     assert again.clear() == 4 and RunStore(folder).records() == [] and first.records() == []
 
 
@@ -185,12 +186,9 @@ def test_only_the_newest_runs_are_retained_also_without_a_writable_folder(
         memory.add(run(str(number)))
     kept = [each.uid for each in RunStore(tmp_path).records()]
     assert kept == ["2", "3", "4", "5"] == [each.uid for each in memory.records()]
-    monkeypatch.setattr(module, "MAX_BYTES", 2 * len(msgspec.json.encode(run("0"))) + 10)
-    store.add(run("6"))
-    assert [each.uid for each in store.records()] == ["5", "6"]
-    blocked = RunStore(tmp_path / RUNS_FILE)  # a file where the folder should be
+    blocked = RunStore(tmp_path / JOURNAL_FILE)  # a file where the folder should be
     blocked.add(run("a"))
-    assert blocked.find("a") == 1.0
+    assert blocked.find("a") == 1.0 and "File exists" in blocked.problems[0]
 
 
 def test_a_run_with_very_many_settings_is_stored_without_its_variables(tmp_path: Path) -> None:
@@ -208,22 +206,26 @@ DAMAGE = st.one_of(
 
 
 @given(st.lists(DAMAGE, max_size=6), st.integers(0, 6))
-def test_damaged_records_are_reported_and_valid_ones_retained(damage: list[bytes], place: int) -> None:
+def test_runs_of_an_earlier_version_move_into_the_journal_and_damaged_ones_are_reported(
+    damage: list[bytes], place: int
+) -> None:
     good = [msgspec.json.encode(run(uid)) for uid in ("good-1", "good-2")]
     lines = [*damage[:place], good[0], *damage[place:], good[1]]
     with TemporaryDirectory() as folder:
-        path = Path(folder) / RUNS_FILE
+        path = Path(folder) / OLD_FILE
         path.write_bytes(b"\n".join(lines))  # the last line has no end
         store = RunStore(Path(folder))
         uids = {each.uid for each in store.records()}
         assert {"good-1", "good-2"} <= uids
         assert all(str(path) in problem for problem in store.problems)
         store.add(run("new"))
+        assert not path.exists()
         assert {"good-1", "good-2", "new"} <= {each.uid for each in RunStore(Path(folder)).records()}
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / RUNS_FILE).mkdir()
+@pytest.mark.parametrize("name", [OLD_FILE, JOURNAL_FILE])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
     store = RunStore(tmp_path)
     assert store.records() == [] and "directory" in store.problems[0].lower()
     store.add(run("a"))

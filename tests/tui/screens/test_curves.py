@@ -20,7 +20,7 @@ from tests.support.playground import Playground, console_on, some_objects
 from tests.tui.session.test_curve_sources import ExecHere
 from tests.tui.settings.keys.world import seen, titled, typed, world
 from trainer.tfevents import EventWriter
-from tui.runs.store import RUNS_FILE, RunStore
+from tui.runs.store import RunStore
 from tui.screens.documents.text import TextView
 from tui.screens.lists.compare import CompareView
 
@@ -148,8 +148,8 @@ async def test_marked_jobs_are_compared_and_a_damaged_record_is_named(tmp_path: 
         await play.until(lambda: "No job or past run nosuch." in play.text)
         store: RunStore = play.console.context.runs
         store.add(guide()[0])
-        path = next(tmp_path.rglob(RUNS_FILE))
-        path.write_bytes(path.read_bytes() + b'{"uid": 3}\n')
+        other = RunStore(play.console.options.state_folder).journal
+        other.write(("INSERT INTO runs (uid, record) VALUES ('x', ?)", b'{"uid": 3}'))
         await play.press("colon", *"runs", "enter")
         await play.until(lambda: "1 record skipped" in play.text and "pytorch-topo-4-vgg16" in play.text)
 

@@ -26,6 +26,8 @@ from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.settings.keys.world import PODS, REVIEWS
 from tui.commands.support.life import read_life
+from tui.runs.journal.kept_logs import KEPT_LINES, KeptLogs
+from tui.runs.record import RunRecord
 from tui.runs.run_records import read_run
 from tui.runs.store import RunStore
 from tui.session.life_feed import LifeFeed
@@ -283,8 +285,9 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
     last = now_said(*STEPS, (0.0, "step 20 loss 0.25"))
     async with ended(tmp_path, last, Status.SUCCEEDED) as (cluster, client, feed, job):
         assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.life.losses[job.uid][-1] == 0.25
-        # The tracebacks of many ranks may follow the last loss.
-        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
+        assert cluster.asked(LOG)[-1].query["tailLines"] == str(KEPT_LINES)
+        kept = KeptLogs(feed.runs.journal, RunRecord(job.uid))
+        assert [each.name for each in kept.targets] == ["master-0"]
         await read_life(ClusterMirror(client), [job], None)
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))

@@ -1,0 +1,164 @@
+"""The journal: several writers, sudden ends, damage, a full disk, and its bounds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.logs import LogLine, Options, Target
+from k8s.logs.read import read
+from k8s.text.errors import KubeError, NotFound
+from tests.support.objects import joined, pod_of, pytorch_job
+from tui.runs.journal import database as module
+from tui.runs.journal.database import JOURNAL_FILE, Journal
+from tui.runs.journal.kept_logs import KeptLogs, keep_logs
+from tui.runs.record import RunRecord
+from tui.runs.store import RunStore
+
+WRITER = """
+import sys
+from pathlib import Path
+from tui.runs.record import RunRecord
+from tui.runs.store import RunStore
+store = RunStore(Path(sys.argv[1]))
+for number in range(100_000):
+    store.add(RunRecord(f"{sys.argv[2]}-{number}", nodes=("a",)))
+    print(number, flush=True)
+"""
+
+
+def test_runs_that_were_acknowledged_survive_a_kill_of_their_writers(tmp_path: Path) -> None:
+    for turn in range(3):
+        starts = [[sys.executable, "-c", WRITER, str(tmp_path), f"{turn}-{name}"] for name in "ab"]
+        writers = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for each in starts]
+        for each in writers:
+            assert each.stdout is not None
+            for _ in range(20):
+                each.stdout.readline()
+            os.kill(each.pid, signal.SIGKILL)
+        acknowledged = [len((each.communicate())[0].splitlines()) + 20 for each in writers]
+        store = RunStore(tmp_path)
+        uids = {each.uid for each in store.records()}
+        for name, count in zip("ab", acknowledged, strict=True):
+            newest = {f"{turn}-{name}-{number}" for number in range(max(0, count - 200), count - 1)}
+            assert newest <= uids or count > 1_000
+        assert store.problems == () and store.journal.rows("PRAGMA integrity_check") == [("ok",)]
+        store.journal.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b"not a database at all" * 99),
+        lambda path: path.write_bytes(path.read_bytes()[:5000] + b"\xff" * 4096 + path.read_bytes()[9096:]),
+    ],
+    ids=["other", "pages"],
+)
+def test_a_damaged_journal_is_set_aside_and_named(tmp_path: Path, damage: object) -> None:
+    first = Journal(tmp_path)
+    for number in range(200):
+        first.write(("INSERT INTO runs (uid, record) VALUES (?, ?)", f"u{number}", b"x" * 400))
+    first.close()
+    damage(tmp_path / JOURNAL_FILE)  # type: ignore[operator]
+    again = RunStore(tmp_path)
+    again.records()
+    again.add(RunRecord("new", nodes=("a",)))
+    assert "it was moved to journal-damaged-" in again.problems[0]
+    assert [each.name for each in tmp_path.glob("journal-damaged-*")] != []
+    assert [each.uid for each in RunStore(tmp_path).records()] == ["new"]
+
+
+def test_a_journal_of_a_newer_version_stays_unchanged(tmp_path: Path) -> None:
+    Journal(tmp_path).rows("SELECT 1")
+    with sqlite3.connect(tmp_path / JOURNAL_FILE) as other:
+        other.execute("PRAGMA user_version = 99")
+    store = RunStore(tmp_path)
+    store.add(RunRecord("a", nodes=("n",)))
+    assert "newer gpuconsole" in store.problems[0] and store.get("a") is not None
+    with sqlite3.connect(tmp_path / JOURNAL_FILE) as other:
+        assert other.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+
+
+def test_a_write_to_a_full_or_locked_journal_fails_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_S", 0.01)
+    found = Journal(tmp_path)
+    put = "INSERT INTO runs (uid, record) VALUES (?, ?)"
+    assert found.write((put, "a", b"a"))
+    found.rows("PRAGMA max_page_count = 20")
+    assert not found.write((put, "b", b"x" * 200_000))
+    assert "full" in found.problems[0]
+    with sqlite3.connect(tmp_path / JOURNAL_FILE, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert not found.write((put, "c", b"c")) and "locked" in found.problems[1]
+        assert found.rows("SELECT uid FROM runs") == [("a",)]
+        other.execute("ROLLBACK")
+    assert found.write((put, "d", b"d"))
+
+
+def test_old_logs_go_first_until_age_and_size_are_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Journal(tmp_path)
+    put = "INSERT INTO logs VALUES (?, 'pod', 'main', '{}', ?, ?)"
+    for number in range(60):
+        found.write((put, f"u{number:02}", 1_000.0 + number, os.urandom(10_000)))
+    found.prune(now_s=1_000.0 + module.MAX_AGE_S + 10)
+    assert found.rows("SELECT min(uid), count(*) FROM logs") == [("u10", 50)]
+    monkeypatch.setattr(module, "MAX_BYTES", 400_000)
+    found.prune(now_s=2_000.0)
+    ((first, count),) = found.rows("SELECT min(uid), count(*) FROM logs")
+    assert count < 40 and first == f"u{60 - count:02}"
+    found.close()
+    assert found.size_bytes <= 440_000
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "lustre", "fuse.sshfs", "ext4", "tmpfs"])
+def test_the_log_of_writes_is_not_mapped_where_machines_share_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    mounts = f"/dev/sda1 / ext4 rw 0 0\nserver:/x {tmp_path} {kind} rw 0 0\n"
+    monkeypatch.setattr(Path, "read_text", lambda _path, **_: mounts)
+    mode = "wal" if kind in ("ext4", "tmpfs") else "truncate"
+    assert Journal(tmp_path).rows("PRAGMA journal_mode") == [(mode,)]
+
+
+async def test_kept_lines_are_read_as_from_the_cluster(tmp_path: Path) -> None:
+    made = pytorch_job("bert", workers=2)
+    pods = [pod_of(made, name, on="a") for name in ("master-0", "worker-0")]
+    job = joined([], pods, [made])[1]["bert"]
+
+    async def tail(target: Target, lines: int) -> list[LogLine]:
+        if target.name == "worker-0":
+            raise KubeError("gone")
+        texts = (b"step 1\r50%", b"", b"\xff loss 2", b"last")
+        return [LogLine((1_700_000_000 + at) * 10**9 + 7, text, target, at) for at, text in enumerate(texts)]
+
+    store = RunStore(tmp_path)
+    await keep_logs(store.journal, job, tail)
+    kept = KeptLogs(store.journal, RunRecord(job.uid))
+    client = cast("Client", kept)
+
+    async def raws(**options: object) -> list[bytes]:
+        batches = read(client, kept.targets, Options(**options))  # type: ignore[arg-type]
+        return [each.raw async for batch in batches for each in batch if isinstance(each, LogLine)]
+
+    assert [each.name for each in kept.targets] == ["master-0"] and kept.kept_s > 0
+    assert await raws() == [b"step 1\r50%", b"", b"\xff loss 2", b"last"] == await raws(every=True)
+    assert await raws(tail=1) == [b"last"] and await raws(tail=0) == [] == await raws(since_s=5)
+    assert await raws(since_time="2023-11-14T22:13:22Z") == [b"\xff loss 2", b"last"]
+    assert (await raws(raw=True)) == [b"step 1\r50%\n\n\xff loss 2\nlast\n"]
+    with pytest.raises(NotFound, match="Only its last run"):
+        await raws(previous=True)
+    ((body,),) = store.journal.rows("SELECT body FROM logs")
+    assert zlib.decompress(body).startswith(b"2023-11-14T22:13:20.000000007Z step 1\r50%\n")

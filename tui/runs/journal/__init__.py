@@ -1,0 +1,4 @@
+"""Runs and logs that outlive their jobs, in one database in the state folder.
+
+`database` opens it and keeps it within its bounds; `kept_logs` stores logs and reads them as a cluster's.
+"""

@@ -1,0 +1,219 @@
+"""The user's journal: runs and logs that outlive their jobs, in one SQLite database in the state folder.
+
+Several consoles may have it open. What cannot be read or written is left out, and `problems` says why.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
+
+from k8s.text.home import file_problem
+from tui.settings.private_file import make_private_folder
+
+Found = TypeVar("Found")
+JOURNAL_FILE = "journal.db"
+# Bounds of what is kept.
+MAX_BYTES, MAX_AGE_S = 200 << 20, 30 * 86_400.0
+# Another console writes for milliseconds.
+LOCK_S = 0.5
+# Names of file systems that machines share, where SQLite's WAL does not work.
+SHARED = ("nfs", "lustre", "gpfs", "beegfs", "cifs", "smb", "ceph", "fuse.", "9p", "afs", "wekafs")
+# From each version of the schema to the next.
+MIGRATIONS = (
+    (
+        "CREATE TABLE runs (seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+        " uid TEXT NOT NULL UNIQUE, record BLOB NOT NULL)",
+        "CREATE TABLE logs (uid TEXT NOT NULL, pod TEXT NOT NULL, container TEXT NOT NULL,"
+        " target BLOB NOT NULL, kept_s REAL NOT NULL, body BLOB NOT NULL,"
+        " PRIMARY KEY (uid, pod, container))",
+        "CREATE INDEX logs_by_age ON logs (kept_s)",
+    ),
+)
+_IN_MEMORY = ":memory:"
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class Journal:
+    """One connection to the journal, for any thread; without a folder it is in memory."""
+
+    def __init__(self, state_folder: Path | None = None) -> None:
+        """Open nothing until the first use."""
+        self.path = state_folder / JOURNAL_FILE if state_folder is not None else None
+        self.problems: list[str] = []
+        self._connection: sqlite3.Connection | None = None
+        self._lock = RLock()
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the database and what is not merged into it yet; 0 if there is none."""
+        found = 0
+        for path in _files(self.path) if self.path is not None else ():
+            with suppress(OSError):
+                found += path.stat().st_size
+        return found
+
+    @property
+    def version(self) -> int:
+        """Return a number that changes when another connection has written."""
+        return int(next(iter(self.rows("PRAGMA data_version")), (0,))[0])
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a query finds; none if the journal cannot be read."""
+        return self._run(lambda found: found.execute(query, values).fetchall(), [])
+
+    def write(self, *statements: tuple[object, ...]) -> bool:
+        """Execute statements, each followed by its values, in one transaction; False if that failed."""
+
+        def execute(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                for statement, *values in statements:
+                    connection.execute(str(statement), values)
+            return True
+
+        return self._run(execute, default=False)
+
+    def prune(self, now_s: float | None = None) -> None:
+        """Delete the oldest logs until age and size are within their bounds."""
+        before_s = (time.time() if now_s is None else now_s) - MAX_AGE_S
+        self.write(("DELETE FROM logs WHERE kept_s < ?", before_s))
+        oldest = "DELETE FROM logs WHERE rowid IN (SELECT rowid FROM logs ORDER BY kept_s LIMIT 16)"
+        while self._used_bytes() > MAX_BYTES and self.rows("SELECT 1 FROM logs LIMIT 1"):
+            if not self.write((oldest,)):
+                break
+        self._shrink()
+
+    def clear(self) -> bool:
+        """Delete everything; False if that failed. The file stays, as other consoles have it open."""
+        is_done = self.write(("DELETE FROM runs",), ("DELETE FROM logs",))
+        self._shrink()
+        return is_done
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _shrink(self) -> None:
+        # `execute` would free a single page.
+        free = "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)"
+        self._run(lambda connection: connection.executescript(free), None)
+
+    def _used_bytes(self) -> int:
+        ((pages,),), ((free,),), ((size,),) = (
+            self.rows(f"PRAGMA {name}") or [(0,)] for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def _run(self, use: Callable[[sqlite3.Connection], Found], default: Found) -> Found:
+        with self._lock:
+            try:
+                return use(self._open())
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED or self.path is None:
+                    self._report(str(error))
+                    return default
+                self._set_aside(str(error))
+            except OSError as error:
+                self._report(file_problem(error))
+                return default
+            try:
+                return use(self._open())
+            except (sqlite3.Error, OSError) as error:
+                self._report(str(error))
+                return default
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                self._connection = _connected(self.path)
+            except (sqlite3.OperationalError, OSError) as error:
+                text = file_problem(error) if isinstance(error, OSError) else str(error)
+                self._report(f"{text}; what happens now is remembered until the console exits")
+                self._connection = _connected(None)
+        return self._connection
+
+    def _report(self, problem: str) -> None:
+        text = f"{self.path or 'the journal'}: {problem}"
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def _set_aside(self, why: str) -> None:
+        assert self.path is not None
+        self.close()
+        aside = self.path.with_name(f"journal-damaged-{time.strftime('%Y%m%d-%H%M%S')}.db")
+        database, *others = _files(self.path)
+        with suppress(OSError):
+            os.replace(database, aside)
+        for path in others:  # they belong to the damaged one
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        self._report(f"{why}; it was moved to {aside.name}, and a new one was begun")
+
+
+def _files(path: Path) -> tuple[Path, ...]:
+    return (path, *(path.with_name(f"{path.name}-{end}") for end in ("wal", "shm", "journal")))
+
+
+def _connected(path: Path | None) -> sqlite3.Connection:
+    if path is not None:
+        make_private_folder(path.parent)
+        # Its further files get the mode of this one.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
+    connection = sqlite3.connect(
+        path or _IN_MEMORY, timeout=LOCK_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if path is not None:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute(f"PRAGMA journal_mode = {'TRUNCATE' if _is_shared(path) else 'WAL'}")
+            connection.execute("PRAGMA synchronous = NORMAL")
+        ((version,),) = connection.execute("PRAGMA user_version")
+        if version > len(MIGRATIONS):
+            raise sqlite3.OperationalError("it was written by a newer gpuconsole")
+        if version < len(MIGRATIONS):
+            _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    with _transaction(connection):
+        ((version,),) = connection.execute("PRAGMA user_version")  # another console may have been faster
+        for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_shared(path: Path) -> bool:
+    """Return True if the file is on a file system that several machines mount."""
+    best = ("", "")
+    with suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
+            _, point, kind, *_ = line.split(" ")
+            if len(point) >= len(best[0]) and path.resolve().is_relative_to(point.replace("\\040", " ")):
+                best = (point, kind)
+    return best[1].startswith(SHARED)

@@ -1,0 +1,110 @@
+"""Logs that outlive their pods: the last lines of each container of a job, compressed in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from k8s.logs import LogLine, Target, targets_of
+from k8s.logs.lines import read_stamp, write_stamp
+from k8s.models.resources import Resource
+from k8s.snapshot import Job
+from k8s.text.errors import KubeError, NotFound
+from tui.runs.journal.database import Journal
+from tui.runs.record import RunRecord
+
+# Kept of each container, and containers of one job.
+KEPT_LINES, KEPT_LOGS = 2_000, 64
+_PUT = "INSERT OR REPLACE INTO logs (uid, pod, container, target, kept_s, body) VALUES (?, ?, ?, ?, ?, ?)"
+
+ReadTail = Callable[[Target, int], Awaitable[Sequence[LogLine]]]
+"""Reads the last lines of a container's log."""
+
+
+async def keep_logs(journal: Journal, job: Job, read_tail: ReadTail) -> None:
+    """Keep the last lines of a job's containers; those that cannot be read are left out."""
+    for target in targets_of(job)[:KEPT_LOGS]:
+        with suppress(KubeError):
+            if lines := await read_tail(target, KEPT_LINES):
+                await asyncio.to_thread(_keep, journal, job.uid, target, lines)
+    await asyncio.to_thread(journal.prune)
+
+
+def _keep(journal: Journal, uid: str, target: Target, lines: Sequence[LogLine]) -> None:
+    body = b"".join(b"%s %s\n" % (write_stamp(each.stamp_ns).encode(), each.raw) for each in lines)
+    about = msgspec.json.encode(target)
+    journal.write((_PUT, uid, target.pod, target.container, about, time.time(), zlib.compress(body)))
+
+
+class KeptLogs:
+    """The kept logs of one job. It answers what readers of logs ask a client of the cluster."""
+
+    server_clock_offset_s = 0.0
+
+    def __init__(self, journal: Journal, record: RunRecord) -> None:
+        """Read what was kept of a run."""
+        found = journal.rows("SELECT target, kept_s, body FROM logs WHERE uid = ?", record.uid)
+        self.record = record
+        self.kept_s = max((kept_s for _, kept_s, _ in found), default=0.0)
+        """Time at which the last of them was read, in seconds since 1970; 0 without any."""
+        bodies = [(msgspec.json.decode(about, type=Target), body) for about, _, body in found]
+        self.targets = tuple(sorted((each for each, _ in bodies), key=lambda each: not each.is_chief))
+        self._bodies = {(each.pod, each.container): body for each, body in bodies}
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
+        """Return a pod as far as its log needs it."""
+        own = [each for each in self.targets if each.pod == name]
+        names, uid = [each.container for each in own], own[0].pod_uid if own else ""
+        statuses = [{"name": each, "state": {"terminated": {"exitCode": 0}}} for each in names]
+        return {
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "spec": {"containers": [{"name": each} for each in names]},
+            "status": {"phase": "Succeeded", "containerStatuses": statuses},
+        }
+
+    @asynccontextmanager
+    async def log(
+        self,
+        pod: str,
+        namespace: str,
+        *,
+        container: str = "",
+        tail: int | None = None,
+        since_time: str = "",
+        since_s: int | None = None,
+        timestamps: bool = False,
+        previous: bool = False,
+        **_further: object,
+    ) -> AsyncIterator[_Body]:
+        """Open a kept log, as `Client.log` does.
+
+        Raises:
+            NotFound: Nothing was kept of this container, or its previous run was asked for.
+        """
+        body = self._bodies.get((pod, container))
+        if body is None or previous:
+            raise NotFound(f"Could not read the log of {pod}.", "Only its last run was kept.")
+        lines = [each + b"\n" for each in zlib.decompress(body).split(b"\n")[:-1]]
+        first_s = time.time() - since_s if since_s else 0.0
+        first_s = datetime.fromisoformat(since_time).timestamp() if since_time else first_s
+        if first_s:
+            lines = [each for each in lines if read_stamp(each)[0] >= first_s * 1e9]
+        if tail is not None:
+            lines = lines[-tail:] if tail else []
+        yield _Body(b"".join(lines if timestamps else [each[read_stamp(each)[1] :] for each in lines]))
+
+
+class _Body:
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        if self._text:
+            yield self._text
