@@ -151,7 +151,6 @@ class Joiner:
         self._is_partial = is_partial
         if not is_partial:
             self._changed_jobs |= self._partial_roots
-            self._partial_roots = set()
         before, self._evidence = self._evidence, dict(evidence)
         uids = before.keys() | self._evidence.keys()
         self._changed_roots |= {uid for uid in uids if self._evidence.get(uid) != before.get(uid)}
@@ -251,6 +250,7 @@ class Joiner:
 
     def _job_row(self, root: str) -> Job | None:
         members = list(self._members_by_root.get(root, {}).values())
+        self._partial_roots.discard(root)
         if root in self._entries and self._chains.top(root) == root:
             below = [self._entries[uid] for uid in self._chains.below.get(root, ())]
             before = self._job_rows.get(root) if root not in self._changed_jobs else None

@@ -146,10 +146,10 @@ class PendingReasons:
             job, of_job = unschedulable[uid], objects[uid]
             if found is None or not found.is_of(job, of_job, self._taints):
                 unfinished = [each for each in job.instances if not each.status.is_final]
-                unscheduled, together = (
-                    template_pod_sets(job, instances, of_job.replicas, self._taints)
-                    for instances in (waiting_of(job), at_once(unfinished, of_job.min_instances))
-                )
+                sets_of = partial(template_pod_sets, job, replicas=of_job.replicas, taints=self._taints)
+                unscheduled = sets_of(without_node := waiting_of(job))
+                needed = at_once(unfinished, of_job.min_instances)
+                together = unscheduled if needed == without_node else sets_of(needed)
                 found = _Waiting(job, of_job, self._taints, unscheduled, together, job)
             yield
             key = found.key
