@@ -389,11 +389,12 @@ class Job(msgspec.Struct, frozen=True):
         0 for jobs that are finished, suspended, being deleted or in another cluster. Succeeded pods are
         not recreated; failed ones may be, unless the job runs on without them.
         """
-        if not self.status.expects_pods or self.is_elsewhere:
+        missing = self.gpus_requested - self.gpus_allocated
+        if missing <= 0 or not self.status.expects_pods or self.is_elsewhere:
             return 0
         done = ("Succeeded", "Failed") if self.status == "Running" else ("Succeeded",)
         ended = sum(each.gpus for each in self.instances if each.status in done)
-        return max(0, self.gpus_requested - self.gpus_allocated - ended)
+        return max(0, missing - ended)
 
     @property
     def exit_status(self) -> int | None:

@@ -105,12 +105,12 @@ async def read_answer(body: Body, doing: str, most: int) -> bytes:
     Raises:
         TooLarge: The body is longer than `most`.
     """
-    found = bytearray()
+    chunks, size = [], 0
     async for chunk in body.iter_any():
-        found += chunk
-        if len(found) > most:
+        chunks.append(chunk)
+        if (size := size + len(chunk)) > most:
             raise _too_large(doing, f"Its answer is over {most >> 20} MiB.")
-    return bytes(found)
+    return b"".join(chunks)
 
 
 def check_page(doing: str, pages: int, token: str, previous_token: str) -> None:

@@ -41,10 +41,10 @@ def shared(key: Hashable, value: T) -> T:
 
 def as_before(name: str, value: T) -> T:
     """Return the last value of this name if it is equal: the pods of a job come one after another."""
-    if value != LAST.get(name):
-        LAST[name] = value
-    found: T = LAST.get(name, value)
-    return found
+    if value != (found := LAST.get(name)):
+        found = LAST[name] = value
+    same: T = found
+    return same
 
 
 def gpuconsole_annotations(annotations: Mapping[str, str]) -> dict[str, str] | None:
@@ -106,10 +106,10 @@ class Meta(Value, frozen=True):
         labels = self.labels or {}
         for key, text in labels.items():
             labels[key] = sys.intern(text)
-        if self.annotations is not None:
-            force_setattr(self, "annotations", gpuconsole_annotations(self.annotations))
-        for name in ("annotations", "creation_timestamp"):
-            force_setattr(self, name, as_before(name, getattr(self, name)))
+        if annotations := self.annotations:
+            annotations = gpuconsole_annotations(annotations)
+        force_setattr(self, "annotations", as_before("annotations", annotations or None))
+        force_setattr(self, "creation_timestamp", as_before("creation_timestamp", self.creation_timestamp))
         if self.owner_references is not None:
             owners = self.owner_references
             force_setattr(self, "owner_references", shared(tuple(owners), owners))

@@ -222,6 +222,6 @@ def given_gpus(metadata: Mapping[str, Any]) -> tuple[int, ...]:
 
 def gpu_numbers(text: str) -> tuple[int, ...]:
     """Parse `0,1,4`; return an empty tuple if any part is not a number."""
-    numbers = [parse_integer(word) for word in text.split(",")]
+    numbers = [parse_integer(word) for word in text.split(",")] if text else []
     known = tuple(number for number in numbers if number is not None)
     return known if len(known) == len(numbers) else ()
