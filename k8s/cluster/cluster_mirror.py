@@ -49,12 +49,13 @@ if TYPE_CHECKING:
 PUBLISH_S = 0.1
 # The interval until the first lists are complete: the user is waiting for them.
 FIRST_S = 0.01
-# While the first lists go on, snapshots are rarer, for all is painted anew, and have longer turns.
-LISTING_FACTOR, LISTING_S, LISTING_TURN_S = 5, 3.0, 0.02
+# While the first lists go on, all is painted anew, so snapshots are rarer: the next one comes after at most
+# as long as all took so far. They have longer turns, and in between only the progress is shown.
+LISTING_FACTOR, LISTING_S, LISTING_TURN_S, PROGRESS_S = 5, 10.0, 0.02, 3.0
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4
-# Longest wait of the second page of pods for the lists of everything else.
-OTHERS_FIRST_S = 10.0
+# Longest wait of second pages for a snapshot of the first, and of that of pods for everything else.
+ROWS_FIRST_S, OTHERS_FIRST_S = 1.0, 10.0
 # API versions of job kinds and device claims.
 _SOUGHT = frozenset(kind.resource.api_version for kind in KINDS) | {
     f"{DEVICE_GROUP}/{version}" for version in DEVICE_VERSIONS
@@ -182,8 +183,9 @@ class ClusterMirror:
 
     async def run(self, publish: Callable[[ClusterSnapshot], None]) -> None:
         """Mirror until cancelled, and publish a new snapshot after changes, at most ten per second."""
+        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as self._running:
-            self._pods.before_more = self._wait_for_others
+            run_s = loop.time()
             for mirror in self._mirrors:
                 self._start(mirror)
             self._running.create_task(self._discover_forever())
@@ -194,24 +196,37 @@ class ClusterMirror:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                began_s = asyncio.get_running_loop().time()
+                began_s = loop.time()
                 others_s = await cooperatively(self._steps(), TURN_S if self._is_synced else LISTING_TURN_S)
                 publish(snapshot := self.latest)
-                ended_s = asyncio.get_running_loop().time()
+                shown_s = ended_s = loop.time()
                 idle_s = IDLE_FACTOR * (ended_s - began_s - others_s)
                 if snapshot.is_synced:
                     await asyncio.sleep(max(PUBLISH_S, idle_s))
-                idle_s = max(FIRST_S, min(LISTING_S, LISTING_FACTOR * idle_s))
-                while not self._is_synced and asyncio.get_running_loop().time() < ended_s + idle_s:
+                idle_s = max(FIRST_S, min(LISTING_S, LISTING_FACTOR * idle_s, ended_s - run_s))
+                while not self._is_synced and loop.time() < ended_s + idle_s:
                     await asyncio.sleep(FIRST_S)
+                    if loop.time() > shown_s + PROGRESS_S:
+                        shown_s, rows = loop.time(), (snapshot.nodes, snapshot.jobs)
+                        publish(replace(self._header(), nodes=rows[0], jobs=rows[1], life=snapshot.life))
+
+    async def _wait_for_rows(self) -> None:
+        # The first rows need neither the other pages nor the time that these take.
+        await self._wait_until(
+            ROWS_FIRST_S, lambda each: each.listed and self.latest.progress == self._header().progress
+        )
 
     async def _wait_for_others(self) -> None:
         # Rows are jobs and nodes, of which there are few: the pods that fill them can wait.
+        await self._wait_for_rows()
+        await self._wait_until(OTHERS_FIRST_S, lambda each: each is self._pods.state)
+
+    async def _wait_until(self, most_s: float, is_enough: Callable[[MirrorState], object]) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(OTHERS_FIRST_S):
-                while not self._is_discovered or any(
-                    each is not self._pods and not (each.state.is_synced or each.state.problem)
-                    for each in self._mirrors
+            async with asyncio.timeout(most_s):
+                while not self._is_discovered or not all(
+                    each.is_synced or each.problem or is_enough(each)
+                    for each in [mirror.state for mirror in self._mirrors]
                 ):
                     await asyncio.sleep(FIRST_S)
 
@@ -219,6 +234,7 @@ class ClusterMirror:
         # Replaces the running mirror of the same resource; does nothing before `run`.
         self._stop(mirror.resource)
         if self._running is not None:
+            mirror.before_more = self._wait_for_others if mirror is self._pods else self._wait_for_rows
             self._tasks[mirror.resource] = self._running.create_task(mirror.run())
 
     def _stop(self, resource: Resource) -> None:

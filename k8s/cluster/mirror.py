@@ -94,7 +94,7 @@ class Mirror(Generic[T]):
         self.before_more: Callable[[], Awaitable[None]] | None = None
         """Awaited between the first page of the first list and the others."""
         self.first_namespace = ""
-        """Namespace of which a page is listed after the first of all, so that its rows come soon."""
+        """Namespace of which a page is listed with the first of all, so that its rows come soon."""
         self._client = client
         self._scopes = scopes
         self._field_selector = field_selector
@@ -292,12 +292,12 @@ class Mirror(Generic[T]):
                 coming = asyncio.create_task(self._fetch_page(ahead)) if ahead else None
                 await asyncio.sleep(0)
                 page = self._decoder.read_list(body)
+                if pages == 1 and page[0].continue_ and self.first_namespace and not self.namespace:
+                    own = await self._fetch_page("", self.first_namespace)
+                    page[1].extend(self._decoder.read_list(own)[1])
                 yield page
                 previous, token = token, page[0].continue_
                 check_page(f"list {self.resource.plural}", pages, token, previous)
-                if pages == 1 and token and self.first_namespace and not self.namespace:
-                    own = await self._fetch_page("", self.first_namespace)
-                    yield page[0], self._decoder.read_list(own)[1], 0
                 if pages == 1 and self.before_more is not None:
                     await self.before_more()
                 if coming is not None and ahead != token:

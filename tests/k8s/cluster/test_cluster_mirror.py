@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS as ALL_PODS
 from k8s.snapshot import ClusterSnapshot, Missing
 from k8s.text.errors import Unreachable
-from tests.scripted.feed import JOBS, NODES, PODS, WATCHED, jobs_of, running, serve, serve_small
-from tests.scripted.server import Answer, Drop, ScriptedCluster, Stall, Stream, page, refusal
-from tests.support.objects import node, pytorch_job
+from tests.scripted.feed import BERT, JOBS, NODES, PODS, WATCHED, jobs_of, running, serve, serve_small
+from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, Stall, Stream, page, refusal
+from tests.support.objects import node, pod_of, pytorch_job
 from tui.settings.options import local_user
 from tui.tables.filters import own_names
 
@@ -50,6 +51,28 @@ async def test_snapshots_are_published_at_most_ten_times_a_second_and_the_last_i
             times = [at_s for at_s, _ in feed.published[before:]]
             assert len(feed.published) - before < 2000 / 10
             assert all(later - earlier >= PUBLISH_S * 0.95 for earlier, later in pairwise(times))
+
+
+async def test_second_pages_come_after_a_snapshot_with_all_first_ones_and_the_shown_namespace() -> None:
+    found: list[list[tuple[str, int, str]]] = []
+    others = [pytorch_job("other", namespace="far"), node("n2"), pod_of(BERT, "worker-0", uid="far")]
+    own: dict[str, list[Any]] = {JOBS: [BERT], NODES: [], PODS: [pod_of(BERT, "master-0", on="n1")]}
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+
+        def second(asked: Asked) -> Answer:
+            jobs = feed.newest.jobs
+            found.append([(job.ref.name, job.gpus_allocated, job.status) for job in jobs])
+            return page([], "5")
+
+        for path, other in zip((JOBS, NODES, PODS), others, strict=True):
+            head, _, plural = path.rpartition("/")
+            cluster.replace(path, page([other], following="2"), Compute(second))
+            cluster.say(path, streams[path], watch=True)
+            cluster.say(f"{head}/namespaces/default/{plural}", page(own[path]))
+        async with running(cluster, "default") as feed:
+            await feed.until(lambda each: each.is_synced)
+    assert found == [[("bert", 8, "Running")]] * 3
 
 
 async def test_nothing_is_published_while_nothing_changes() -> None:
