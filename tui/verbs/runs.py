@@ -26,7 +26,8 @@ def runs(console: BaseConsole, request: ActionRequest) -> None:
 
 
 def open_run(console: BaseConsole, request: ActionRequest) -> None:
-    """Show everything in the record of a run."""
+    """Show everything in the record of a run, and what was kept of its logs."""
+    from tui.runs.journal.kept_logs import KeptLogs
     from tui.screens.documents.text import TextView
     from tui.tables.runs import run_text
 
@@ -34,7 +35,9 @@ def open_run(console: BaseConsole, request: ActionRequest) -> None:
     if (found := console.context.runs.get(uid)) is not None:
 
         async def fetch() -> str:
-            return run_text(console.context.runs.get(uid) or found)
+            record = console.context.runs.get(uid) or found
+            kept = await asyncio.to_thread(KeptLogs, console.context.runs.journal, record)
+            return "\n".join((run_text(record), *kept.texts()))
 
         console.views.show(Route("open_run", uid), TextView(f"Past runs › {found.name}", fetch))
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
+from k8s.logs import Target
 from tests.scripted.server import Answer, Asked, Compute, page
 from tests.support.event_files import CLAIM, JOBS, job_with_event_files, serve_event_files
 from tests.support.guide_runs import GUIDE, guide
@@ -152,6 +155,11 @@ async def test_marked_jobs_are_compared_and_a_damaged_record_is_named(tmp_path: 
         other.write(("INSERT INTO runs (uid, record) VALUES ('x', ?)", b'{"uid": 3}'))
         await play.press("colon", *"runs", "enter")
         await play.until(lambda: "1 record skipped" in play.text and "pytorch-topo-4-vgg16" in play.text)
+        target = msgspec.json.encode(Target("vision", "p", "c", instance="launcher"))
+        body = zlib.compress(b"2026-11-20T18:36:10.000000001Z kept \x1b[31mline\n")
+        other.write(("INSERT INTO logs VALUES (?, 'p', 'c', ?, 9.0, ?)", guide()[0].uid, target, body))
+        await play.press("enter", "G")
+        await play.until(lambda: "its last 1 lines" in play.text and "kept line" in play.text)
 
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from k8s.logs.lines import read_stamp, write_stamp
 from k8s.models.resources import Resource
 from k8s.snapshot import Job
 from k8s.text.errors import KubeError, NotFound
+from k8s.text.sanitize import log_text
 from tui.runs.journal.database import Journal
 from tui.runs.record import RunRecord
 
@@ -57,6 +58,13 @@ class KeptLogs:
         bodies = [(msgspec.json.decode(about, type=Target), body) for about, _, body in found]
         self.targets = tuple(sorted((each for each, _ in bodies), key=lambda each: not each.is_chief))
         self._bodies = {(each.pod, each.container): body for each, body in bodies}
+
+    def texts(self) -> Iterator[str]:
+        """Yield the log of each container under its name; only for display."""
+        for target in self.targets:
+            lines = zlib.decompress(self._bodies[target.pod, target.container]).split(b"\n")
+            shown = (log_text(each[read_stamp(each)[1] :]) for each in lines)
+            yield "\n".join((f"─ {target.name}, its last {len(lines) - 1:,} lines ─", *shown))
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
         """Return a pod as far as its log needs it."""
