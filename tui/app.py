@@ -32,8 +32,8 @@ from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import INTERRUPT, TooSmall, View, is_too_small
 from tui.screens.lists.jobs import JobsView
 from tui.settings.keys import EVERYWHERE, Action, ActionTable, UserKeys
+from tui.settings.keys.advice import REMOVED
 from tui.settings.keys.completion import nearest_command
-from tui.settings.keys.removed import REMOVED
 from tui.settings.options import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter

@@ -36,8 +36,7 @@ from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
 from k8s.sandbox.node.torch_loopback import keeps_rendezvous_private
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
-from k8s.sandbox.paths import SandboxPaths, locked
-from k8s.sandbox.pod_folder import LogLimits
+from k8s.sandbox.paths import LogLimits, SandboxPaths, locked
 from k8s.text.errors import Conflict, KubeError
 
 LOG_BYTES = 1024 * 1024

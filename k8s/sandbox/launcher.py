@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from k8s.sandbox.paths import SandboxPaths, locked
-from k8s.sandbox.pod_folder import POD_UID, SANDBOX, LogLimits
+from k8s.sandbox.paths import POD_UID, SANDBOX, LogLimits, SandboxPaths, locked
 from k8s.text.errors import KubeError
 
 START_S = 60.0

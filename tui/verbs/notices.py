@@ -15,8 +15,7 @@ from tui.screens.base.request import ActionRequest, Route
 from tui.settings.keys import EVERYWHERE
 from tui.settings.options import NoticeEvent
 from tui.tables.notices import LOOKS, WORDS, JobNotice, NoticeLog, counter
-from tui.terminal.hooks import HookRunner
-from tui.terminal.notification import notification
+from tui.terminal.hooks import HookRunner, notification
 from tui.text.format import Clock, age
 from tui.verbs.context import show_namespace
 

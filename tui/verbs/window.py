@@ -118,7 +118,7 @@ def palette(console: BaseConsole, request: ActionRequest) -> None:
     """Open the command palette."""
     from textual.command import CommandPalette
 
-    from tui.screens.dialogs.palette import ActionProvider
+    from tui.screens.dialogs.help import ActionProvider
 
     console.push_screen(CommandPalette([ActionProvider], placeholder="Search actions"))
 

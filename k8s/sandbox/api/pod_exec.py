@@ -32,7 +32,7 @@ from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.pod_log import container_of, current_status, status_of
 from k8s.sandbox.api.store import Record, Store
-from k8s.sandbox.pod_folder import EXEC_SOCKET, Launch, rewrite
+from k8s.sandbox.paths import EXEC_SOCKET, Launch, rewrite
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255

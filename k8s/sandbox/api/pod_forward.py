@@ -25,7 +25,7 @@ from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.pod_exec import CHUNK_BYTES, PING_S
 from k8s.sandbox.api.store import Object, Record
-from k8s.sandbox.pod_folder import TENSORBOARD, port_socket
+from k8s.sandbox.paths import TENSORBOARD, port_socket
 
 PROTOCOL = "v4.channel.k8s.io"
 MAX_PORTS = 10

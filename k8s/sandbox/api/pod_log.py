@@ -20,7 +20,7 @@ from aiohttp import web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.lists import Count, read_query
 from k8s.sandbox.api.store import Record, Store
-from k8s.sandbox.pod_folder import log_of, log_parts
+from k8s.sandbox.paths import log_of, log_parts
 
 BLOCK_BYTES = 256 * 1024
 ROTATED_AWAY = b"gpuconsole: older lines of this log were rotated away."

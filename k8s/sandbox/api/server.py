@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from k8s.sandbox.api import api_errors, discovery, lists, patches
+from k8s.sandbox.api import api_errors, lists, patches
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.deletion import DeleteOptions
 from k8s.sandbox.api.listening import BACKLOG, HANDSHAKE_S, listen
@@ -29,7 +29,15 @@ from k8s.sandbox.api.pod_exec import run_exec
 from k8s.sandbox.api.pod_forward import run_forward
 from k8s.sandbox.api.pod_log import send_log
 from k8s.sandbox.api.registry import Registry
-from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
+from k8s.sandbox.api.served import (
+    BY_PATH,
+    METRICS_PATH,
+    METRICS_VERSION,
+    REVIEWS,
+    SERVED,
+    ServedResource,
+    documents,
+)
 from k8s.sandbox.api.store import Object, Store, StoreError
 from k8s.sandbox.api.validation import warnings_of
 from k8s.sandbox.controller_runtime import now_text
@@ -47,8 +55,7 @@ _NOT_PLAIN = re.compile(r"[^ -~]")
 # GPU metrics of a node, as if an exporter listened there.
 _NODE_METRICS = re.compile(r"/api/v1/nodes/([a-z0-9.-]+):9400/proxy/metrics")
 _USAGE = re.compile(
-    discovery.METRICS_PATH.replace(".", r"\.")
-    + r"(?:/namespaces/([^/]+)(?=/pods))?/(pods|nodes)(?:/([^/]+))?"
+    METRICS_PATH.replace(".", r"\.") + r"(?:/namespaces/([^/]+)(?=/pods))?/(pods|nodes)(?:/([^/]+))?"
 )
 _USAGE_WINDOW = "15s"
 # CPU in cores, memory in bytes.
@@ -134,7 +141,7 @@ class Server:
         # Set to end all streams.
         self.stopping = asyncio.Event()
         self._tokens = {token.encode(): True, component_token.encode(): False}
-        self._documents = discovery.documents()
+        self._documents = documents()
         self._last_used = time.monotonic()
         self._in_use = 0
         self._runner: web.AppRunner | None = None
@@ -225,7 +232,7 @@ class Server:
             why = f'users "{user}" is forbidden: the sandbox has one user, who cannot impersonate others'
             raise ApiError(403, "Forbidden", why)
         version, _, plural = path.removeprefix("/apis/").rpartition("/")
-        if (kind := discovery.REVIEWS.get((version, plural))) is not None:
+        if (kind := REVIEWS.get((version, plural))) is not None:
             return await self._review(request, version, kind)
         if (metrics := _NODE_METRICS.fullmatch(path)) is not None:
             return await self._metrics(request, metrics[1])
@@ -352,7 +359,7 @@ class Server:
         if name and not items:
             raise ApiError(404, "NotFound", f'podmetrics.metrics.k8s.io "{namespace}/{name}" not found')
         kind = "NodeMetricsList" if plural == "nodes" else "PodMetricsList"
-        listed = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "metadata": {}, "items": items}
+        listed = {"kind": kind, "apiVersion": METRICS_VERSION, "metadata": {}, "items": items}
         return _json(msgspec.json.encode(items[0] if name else listed))
 
     async def _sweep(self) -> None:
@@ -365,7 +372,7 @@ class Server:
 def _metrics_of(obj: Object, kind: str, **measured: Any) -> Object:
     meta = {key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]}
     moment = now_text()
-    about = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "timestamp": moment}
+    about = {"kind": kind, "apiVersion": METRICS_VERSION, "timestamp": moment}
     return {**about, "metadata": {**meta, "creationTimestamp": moment}, "window": _USAGE_WINDOW, **measured}
 
 

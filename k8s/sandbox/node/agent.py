@@ -21,8 +21,7 @@ from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun, terminated
 from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, TreeUsage, UsageMeter, end_marked
 from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
-from k8s.sandbox.paths import SandboxPaths
-from k8s.sandbox.pod_folder import SANDBOX, LogLimits
+from k8s.sandbox.paths import SANDBOX, LogLimits, SandboxPaths
 from k8s.text.errors import Conflict, NotFound
 
 # Seconds between two readings of the containers' memory: while any has a limit, and for metrics.

@@ -19,10 +19,10 @@ from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
 from k8s.sandbox.node.torch_loopback import RENDEZVOUS_HOST, SIMULATED_GPUS
-from k8s.sandbox.paths import PLAIN_PATH
-from k8s.sandbox.pod_folder import (
+from k8s.sandbox.paths import (
     HOSTS,
     JOB_PORT,
+    PLAIN_PATH,
     POD_UID,
     SANDBOX,
     TERMINATION_LOG,

@@ -32,8 +32,7 @@ from k8s.sandbox.node.containers import (
 )
 from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process, end_marked
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
-from k8s.sandbox.paths import SandboxPaths
-from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits
+from k8s.sandbox.paths import POD_UID, Launch, LogLimits, SandboxPaths
 from k8s.text.errors import Conflict, KubeError, NotFound
 
 # Backoff before the second restart of a container, doubled each time. Source: kubelet.

@@ -20,7 +20,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import NamedTuple
 
-from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits, log_of, remove_logs_before
+from k8s.sandbox.paths import POD_UID, Launch, LogLimits, log_of, remove_logs_before
 
 _KILL_TIMEOUT_S = 5.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 
 from k8s.sandbox.node.processes import Process
-from k8s.sandbox.pod_folder import Launch
+from k8s.sandbox.paths import Launch
 from tests.k8s.sandbox.calls import Api, Object
 
 

@@ -26,7 +26,7 @@ from tui.screens.job.job import JobView
 from tui.screens.job.logs import LogsScreen
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
-from tui.settings.keys.removed import REMOVED
+from tui.settings.keys.advice import REMOVED
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.table import Table
 

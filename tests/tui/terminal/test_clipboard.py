@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tui.terminal.clipboard import LARGEST_ENCODED, copy, sequence, way
-from tui.terminal.notification import MAX_BODY, notification
+from tui.terminal.hooks import MAX_BODY, notification
 
 REMOTE = {"TERM": "xterm-256color", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", "PATH": ""}
 

@@ -21,8 +21,7 @@ from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import FLASH_S, View, ViewStack
 from tui.screens.base.view_context import ViewContext
 from tui.settings.keys import ActionTable, Argument, UserKeys
-from tui.settings.keys.advice import console_advice
-from tui.settings.keys.removed import REMOVED
+from tui.settings.keys.advice import REMOVED, console_advice
 from tui.settings.manual import TOPICS
 from tui.settings.options import ConsoleOptions
 from tui.settings.stored_choices import StoredLayouts

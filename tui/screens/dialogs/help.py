@@ -1,23 +1,28 @@
-"""All keys and commands, generated from the table behind the bindings."""
+"""All keys and commands, generated from the table behind the bindings: the help, and the command palette."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.containers import Container
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
+from tui.screens.base.request import ActionRequest
+from tui.screens.base.view import INTERRUPT, View
 from tui.screens.base.view_context import ViewContext
 from tui.screens.dialogs.detail import ScrollPane
 from tui.settings.keys import HELP, PROMPT, TABLE, Key
+from tui.text.cells import cell_len
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
 from tui.widgets.painted import palette_of
@@ -124,3 +129,44 @@ def _filters() -> Iterator[Line]:
     for typed, words in FILTERS:
         yield typed, words, "key"
     yield "", "", "key"
+
+
+_NOT_HERE = ("app.palette", INTERRUPT)
+_KEY_CELLS = 12
+
+
+class ActionProvider(Provider):
+    """Actions of the view behind the palette, and `:` commands."""
+
+    async def discover(self) -> Hits:
+        """Yield all actions while nothing is typed."""
+        for label, shortcut, act in self._all():
+            yield DiscoveryHit(_line(shortcut, Content(label)), act, label)
+
+    async def search(self, query: str) -> Hits:
+        """Yield the matches, best first."""
+        matcher = self.matcher(query)
+        for label, shortcut, act in self._all():
+            score = matcher.match(f"{label} {shortcut}")
+            if score > 0:
+                yield Hit(score, _line(shortcut, matcher.highlight(label)), act, label)
+
+    def _all(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        view = cast(View, self.screen)
+        context = view.context
+        for key in (*view.keys, *context.everywhere_keys):
+            if key.id not in _NOT_HERE and not view.refused.get(key.id):
+                yield key.help, key.all_shown, self._press(view, key.action)
+        for action in context.actions.commands(is_read_only=context.is_read_only):
+            if action.argument in ("", "filter", "topic"):  # these do something alone
+                yield action.help, f":{action.commands[0]}", self._request(view, action.name)
+
+    def _press(self, view: View, action: str) -> Callable[[], object]:
+        return lambda: view.run_action(action)
+
+    def _request(self, view: View, name: str) -> Callable[[], object]:
+        return lambda: view.post_message(ActionRequest(name))
+
+
+def _line(shortcut: str, label: Content) -> Content:
+    return Content.assemble((shortcut + " " * max(1, _KEY_CELLS - cell_len(shortcut)), "$accent"), label)

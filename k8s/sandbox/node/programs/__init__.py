@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from k8s.sandbox.pod_folder import TENSORBOARD
+from k8s.sandbox.paths import TENSORBOARD
 
 _HERE = Path(__file__).parent
 # Distribution whose mpirun is used if the machine has none.

@@ -19,7 +19,7 @@ from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.jobs.port_forward import forward
 from k8s.sandbox.api.pod_forward import DICTIONARY, POLL_S, TUNNEL_PROTOCOL
-from k8s.sandbox.pod_folder import port_socket
+from k8s.sandbox.paths import port_socket
 from k8s.text.errors import KubeError
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, eventually, pod
 from tests.k8s.sandbox.containers import Exec, run_exec, waiting_container

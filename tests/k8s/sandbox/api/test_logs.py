@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from k8s.sandbox.api import pod_log
 from k8s.sandbox.api.pod_log import MAX_WAIT_S, ROTATED_AWAY, LogFile, tail_offset
-from k8s.sandbox.pod_folder import log_of
+from k8s.sandbox.paths import log_of
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
 MOMENT = "2026-11-20T10:00:00.123456789Z"

@@ -12,7 +12,7 @@ from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, expand, launch_of
 from k8s.sandbox.node.nodes import Ports, ephemeral
 from k8s.sandbox.node.programs import PROGRAMS
-from k8s.sandbox.pod_folder import Launch, rewrite
+from k8s.sandbox.paths import Launch, rewrite
 
 DIRECT = "localhost,127.0.0.1,::1"
 MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))

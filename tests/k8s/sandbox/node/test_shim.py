@@ -16,7 +16,7 @@ import pytest
 
 from k8s.sandbox.node.processes import Ended, Process, ProcessStat, trees
 from k8s.sandbox.node.shim import Log
-from k8s.sandbox.pod_folder import Launch, LogLimits, log_of, log_parts
+from k8s.sandbox.paths import Launch, LogLimits, log_of, log_parts
 from tests import ROOT
 from tests.k8s.sandbox.live.running import marked
 
@@ -161,7 +161,7 @@ async def test_nothing_survives_the_death_of_the_sandbox(tmp_path: Path) -> None
     keeper = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from k8s.sandbox.pod_folder import Launch\n"
+        "from k8s.sandbox.paths import Launch\n"
         "from k8s.sandbox.node.processes import Process\n"
         "async def main():\n"
         f"    env = {{'PATH': '/usr/bin:/bin', {name!r}: {value!r}}}\n"

@@ -34,8 +34,7 @@ from tui.screens.base.list_view import ListView
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import INTERRUPT, View
 from tui.screens.base.view_context import ViewContext
-from tui.screens.dialogs.help import HelpScreen
-from tui.screens.dialogs.palette import ActionProvider
+from tui.screens.dialogs.help import ActionProvider, HelpScreen
 from tui.screens.lists import compare, contexts, notices, pods, volumes
 from tui.screens.lists.home_panes import PaneName, pane_keys
 from tui.screens.lists.jobs import JobsView
