@@ -191,6 +191,22 @@ class Stream:
             self.is_over.set()
 
 
+class FollowedLog:
+    """A log of a container that prints no more, followed for ever; and that of the run before."""
+
+    def __init__(self, said: bytes = b"", before: bytes = b"") -> None:
+        self._said, self._before = said, before
+        self.streams: list[Stream] = []
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        if request.query.get("previous") == "true":
+            return await Answer(self._before).answer(request, closing)
+        if request.query.get("follow") != "true":
+            return await Answer(self._said).answer(request, closing)
+        self.streams.append(Stream(self._said))
+        return await self.streams[-1].answer(request, closing)
+
+
 class Flood(msgspec.Struct):
     """A body without an end, as fast as it is read."""
 

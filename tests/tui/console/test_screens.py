@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -20,7 +18,7 @@ from textual.color import Color
 
 from k8s.gpus.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
 from tests import ROOT
-from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page
+from tests.scripted.server import Answer, Compute, FollowedLog, ScriptedCluster, Stall, page
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
 from tests.support.objects import Object, node
 from tests.support.playground import EVENTS as OWN_EVENTS
@@ -246,7 +244,7 @@ def say(cluster: ScriptedCluster) -> None:
         # In the future: it is never silent, however long the test takes.
         lines = (f"{ago(hours=-1)} [rank{rank}]: step {step} loss {9 / step:.3f}\n" for step in steps)
         log = f"/{PODS}/bert-large-ft-{place}/log"
-        cluster.say(log, Log("".join(lines).encode()))
+        cluster.say(log, FollowedLog("".join(lines).encode()))
 
 
 OF_BERT = "=bert-large-ft"
@@ -266,20 +264,6 @@ def say_of_home(cluster: ScriptedCluster) -> None:
         OWN_EVENTS,
         Compute(lambda asked: page([made] if asked.query["fieldSelector"].endswith(OF_BERT) else [])),
     )
-
-
-class Log:
-    """A log of a container that prints no more; a request to follow it waits."""
-
-    def __init__(self, said: bytes) -> None:
-        self._said = said
-
-    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
-        if request.query.get("previous") == "true":
-            return await Answer(b"").answer(request, closing)
-        is_followed = request.query.get("follow") == "true"
-        reply = Stream(self._said) if is_followed else Answer(self._said)
-        return await reply.answer(request, closing)
 
 
 TUI = ROOT / "tui"

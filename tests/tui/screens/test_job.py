@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from k8s.logs import write_stamp
-from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, Stream, page, refusal
+from tests.scripted.server import Answer, FollowedLog, Reply, ScriptedCluster, Stall, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import EVENTS, Playground, console_on
 from tui.screens.dialogs.detail import DetailScreen
@@ -39,20 +38,6 @@ def printed(*texts: str, ago_s: float = 0.0) -> bytes:
     """Return lines as a kubelet sends them, written so long ago."""
     stamp = write_stamp(int((time.time() - ago_s) * 1e9)).encode()
     return b"".join(stamp + b" " + text.encode() + b"\n" for text in texts)
-
-
-class Log:
-    """A log that sends the same to every client, and is followed for ever."""
-
-    def __init__(self, said: bytes = b"") -> None:
-        self._said = said
-        self.streams: list[Stream] = []
-
-    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
-        if request.query.get("follow") != "true":
-            return await Answer(self._said).answer(request, closing)
-        self.streams.append(Stream(self._said))
-        return await self.streams[-1].answer(request, closing)
 
 
 def happened(kind: str, name: str, reason: str, **more: Any) -> Object:
@@ -80,7 +65,7 @@ async def job_view(
     def prepare(cluster: ScriptedCluster) -> None:
         for place in PLACES:
             cluster.say(f"{PODS}/bert-{place}", Answer(pod(place)))
-            cluster.say(f"{PODS}/bert-{place}/log", (logs or {}).get(place, Log()))
+            cluster.say(f"{PODS}/bert-{place}/log", (logs or {}).get(place, FollowedLog()))
 
     async with console_on(
         tmp_path, nodes=[node("a100-1")], pods=pods, jobs=[bert], size=size, prepare=prepare, **options
@@ -108,9 +93,9 @@ def panes(play: Playground) -> JobPanes:
 
 async def test_the_newest_lines_are_shown_sanitized_with_their_ages(tmp_path: Path) -> None:
     logs = {
-        "master-0": Log(printed("step 2")),
-        "worker-0": Log(printed("step 1", ago_s=252)),
-        "worker-1": Log(printed("\x1b[31mstep 2\x9b[2J", ago_s=30)),
+        "master-0": FollowedLog(printed("step 2")),
+        "worker-0": FollowedLog(printed("step 1", ago_s=252)),
+        "worker-1": FollowedLog(printed("\x1b[31mstep 2\x9b[2J", ago_s=30)),
     }
     async with job_view(tmp_path, logs=logs, size=(160, 40)) as play:
         await play.until(lambda: re.search(r"4m\d\ds", row(play, "worker-0")))
@@ -135,12 +120,12 @@ async def test_a_missing_log_permission_is_reported_once(tmp_path: Path) -> None
 
 async def test_the_title_shows_progress_only_if_a_log_line_reports_it(tmp_path: Path) -> None:
     told = "epoch 2/3 step 120/564 loss 1.5 eta 1m12s"
-    async with job_view(tmp_path, logs={"master-0": Log(printed(told))}) as play:
+    async with job_view(tmp_path, logs={"master-0": FollowedLog(printed(told))}) as play:
         await play.until(lambda: "3/3 pods · epoch 2/3 step 120/564 ETA 1m12s" in play.text.splitlines()[1])
 
 
 async def test_the_tensorboard_url_stays_visible_while_it_is_forwarded(tmp_path: Path) -> None:
-    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}, size=(120, 40)) as play:
+    async with job_view(tmp_path, logs={"master-0": FollowedLog(printed("hello"))}, size=(120, 40)) as play:
         view = play.console.screen
         await play.until(lambda: has_printed(play, "master-0"))
         assert play.text.splitlines()[1].endswith("Running · 3/3 pods"), "it prints no progress"
@@ -161,7 +146,7 @@ async def test_a_local_tensorboard_is_started_when_the_cluster_has_none(
 ) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     monkeypatch.setenv("SSH_CONNECTION", "10.1.2.3 50000 10.4.5.6 22")
-    async with job_view(tmp_path, logs={"master-0": Log(printed("step 1 loss 0.5"))}) as play:
+    async with job_view(tmp_path, logs={"master-0": FollowedLog(printed("step 1 loss 0.5"))}) as play:
         forwarded = play.console.context.forwarded
         await play.press("F")
         await play.until(lambda: bool(forwarded) and "From your own machine: ssh -N -L" in play.text)
@@ -175,7 +160,7 @@ async def test_a_local_tensorboard_is_started_when_the_cluster_has_none(
 
 
 async def test_the_job_view_stops_its_workers_while_another_view_is_shown(tmp_path: Path) -> None:
-    logs = {place: Log(printed("step 1")) for place in PLACES}
+    logs = {place: FollowedLog(printed("step 1")) for place in PLACES}
     async with job_view(tmp_path, logs=logs, size=(120, 40)) as play:
         view = play.console.screen
         assert isinstance(view, JobView)
@@ -252,7 +237,7 @@ async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(tmp_path:
 @pytest.mark.slow
 async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: Path) -> None:
     lines = printed(*(f"step {step} loss {9 - step / 100} lr 0.1" for step in range(1, 300)))
-    async with job_view(tmp_path, logs={"master-0": Log(lines)}, size=(120, 40)) as play:
+    async with job_view(tmp_path, logs={"master-0": FollowedLog(lines)}, size=(120, 40)) as play:
         await play.until(lambda: "loss from log lines  6.01" in play.text)
         chart = play.console.screen.query_one(CurveChart)
         assert chart.region.x >= play.console.screen.query_one("#instances").region.right
@@ -264,7 +249,7 @@ async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: P
 
 
 async def test_a_view_without_room_for_the_curve_gives_the_instances_the_whole_width(tmp_path: Path) -> None:
-    logs = {"master-0": Log(printed("step 1 loss 2.5"))}
+    logs = {"master-0": FollowedLog(printed("step 1 loss 2.5"))}
     async with job_view(tmp_path, logs=logs, size=(109, 40)) as play:
         await play.until(lambda: has_printed(play, "master-0"))
         await play.pilot.pause()
@@ -279,7 +264,7 @@ async def test_a_view_without_room_for_the_curve_gives_the_instances_the_whole_w
 
 
 async def test_a_deleted_job_is_reported_and_its_last_state_stays(tmp_path: Path) -> None:
-    async with job_view(tmp_path, logs={"worker-1": Log(printed("step 1"))}) as play:
+    async with job_view(tmp_path, logs={"worker-1": FollowedLog(printed("step 1"))}) as play:
         await play.until(lambda: has_printed(play, "worker-1"))
         play.watches["jobs"].event("DELETED", bert)
         for place in PLACES:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
 from textual import events
 from textual.geometry import Region
 from textual.keys import _character_to_key
@@ -20,10 +18,10 @@ from tests.scripted.server import (
     Answer,
     Asked,
     Compute,
+    FollowedLog,
     ScriptedCluster,
     Speaker,
     Stall,
-    Stream,
     Talk,
     page,
     refusal,
@@ -141,27 +139,19 @@ class Desk(Playground):
             raise AssertionError(f"{key}, undone by {undo}: {error}") from None
 
 
-class Log:
-    """A log of a hundred lines, of which the last is long; it is followed for ever."""
-
-    def __init__(self, name: str) -> None:
-        lines = [f"line {number} of {name}" for number in range(100)]
-        lines[-1] += f" {'~' * 150} END"
-        self._said = b"".join(f"{ago(minutes=1)} {line}\n".encode() for line in lines)
-
-    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
-        if request.query.get("previous") == "true":
-            return await Answer(f"{ago(hours=3)} it crashed here\n".encode()).answer(request, closing)
-        if request.query.get("follow") != "true":
-            return await Answer(self._said).answer(request, closing)
-        return await Stream(self._said).answer(request, closing)
-
-
 @asynccontextmanager
 async def world(tmp_path: Path, **options: Any) -> AsyncIterator[Desk]:
     """Open the console on the small cluster, which lets everybody do everything but open a shell."""
     async with console_on(tmp_path, **{**objects(), "prepare": _say, **options}) as opened:
         yield Desk(opened.cluster, opened.pilot, opened.watches)
+
+
+def _log_of(name: str) -> FollowedLog:
+    """Return a log of a hundred lines, of which the last is long."""
+    lines = [f"line {number} of {name}" for number in range(100)]
+    lines[-1] += f" {'~' * 150} END"
+    said = b"".join(f"{ago(minutes=1)} {line}\n".encode() for line in lines)
+    return FollowedLog(said, f"{ago(hours=3)} it crashed here\n".encode())
 
 
 def _say(cluster: ScriptedCluster) -> None:
@@ -172,7 +162,7 @@ def _say(cluster: ScriptedCluster) -> None:
         ports = [{"name": "tensorboard", "containerPort": 6006}]
         containers = [pod["spec"]["containers"][0] | {"ports": ports}]
         cluster.say(f"{PODS}/{name}", Answer(pod | {"spec": pod["spec"] | {"containers": containers}}))
-        cluster.say(f"{PODS}/{name}/log", Log(name))
+        cluster.say(f"{PODS}/{name}/log", _log_of(name))
         cluster.say(f"{PODS}/{name}/portforward", Talk(_carry, (V4,)))
         cluster.say(f"{PODS}/{name}/exec", refusal(403, "no shell for li", "Forbidden"))
     for path in (PYTORCH_JOBS, BATCH_JOBS, PODS):
