@@ -17,6 +17,7 @@ ROWS: Mapping[str, str] = {
     "commands": "start.commands",
     "pods": "scale.pods",
     "limit": "scale.limit",
+    "growth": "scale.growth",
     "storm": "scale.storm",
     "logs": "logs.pipe",
     "view": "view.view",

@@ -29,6 +29,7 @@ from tests.load.screen import (
 
 # Nodes and jobs; there are ten times as many pods as jobs.
 SMOKE, TEN_THOUSAND, LIMIT = (20, 40), (1000, 1000), (5000, 15_000)
+SIZES = ((100, 100), TEN_THOUSAND, (2000, 5000), LIMIT)
 RATE, STORM_S = 2000, 60
 KEY_EVERY_S, UNCOUNTED_PRESSES = 0.4, 12  # the first presses of a storm are not counted
 LIFETIME_S = 1800.0
@@ -102,6 +103,19 @@ def limit(is_smoke: bool) -> Iterator[Figure]:
             terminal.wait_for(under_cursor, PAINTED_S)
         first_s = time.monotonic() - began_s
         yield Figure("  first screenful of one namespace of 200 pods", first_s, promised="<= 0.8 s")
+
+
+def growth(is_smoke: bool) -> Iterator[Figure]:
+    """Paint clusters of four sizes: a cost for each pod that falls is better than linear."""
+    for nodes, jobs in (SMOKE,) if is_smoke else SIZES:
+        with LoadServer(nodes, jobs, lifetime_s=LIFETIME_S) as server, console_env() as env:
+            env["KUBECONFIG"] = str(server.kubeconfig)
+            pods = 10 * jobs
+            _, cost = _open(env, server.truth())
+        yield Figure(f"the console, {pods:,} pods painted", cost.at_s)
+        yield Figure("  time for each pod", cost.at_s / pods * 1e6, unit="µs")
+        yield Figure("  CPU time for each pod", cost.cpu_s / pods * 1e6, unit="µs")
+        yield Figure("  memory for each pod", cost.resident_mib * 1024 / pods, unit="KiB")
 
 
 def _painted(

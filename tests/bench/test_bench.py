@@ -19,6 +19,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "commands": ("list", "get", "top nodes", "why", "--version"),
     "pods": ("read 400 pods", "the console, 400 pods painted", "first screenful", "resident memory"),
     "limit": ("the console, 400 pods painted", "first screenful", "peak memory", "first screenful of one"),
+    "growth": ("the console, 400 pods painted", "time for each", "CPU time for each", "memory for each"),
     "storm": ("storm of 1,000 updates", "painted rows that are wrong", "key-press to paint, p99"),
     "logs": ("a log of 2,000 lines to a pipe", "its lines of one rank", "as many of two pods by time"),
     "view": ("20,000 lines into the view, one stream", "20,000 lines of 512 ranks", "filter what is held"),
