@@ -170,8 +170,8 @@ def _run(words: list[str]) -> int:
     from k8s.text.home import require_own_folder
     from tui.commands.support.parser import ineffective_flags, make_parser, options_of
 
-    parser = make_parser()
     own, dashes, rest = _cut(words)
+    parser = make_parser(own)
     flags = parser.parse_args(own)
     if flags.version:
         return _print_version()
