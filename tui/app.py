@@ -147,10 +147,10 @@ class Console(BaseConsole):
         return [(title, problems) for title, problems in found if problems]
 
     def _alias_problems(self) -> Iterator[str]:
-        from tui.text.kind_words import find_kind
-
         actions = self.context.actions
         for name, alias in self.options.aliases.items():
+            from tui.text.kind_words import find_kind  # slow to import, and most people have no aliases
+
             word = alias.command.partition(" ")[0].lower()
             place = f"{self.options.config_file}, line {alias.line}"
             if actions.find_command(name):
