@@ -83,7 +83,8 @@ _NAMES = {
     r"|итерация|iteraci[óo]n|it[ée]ration|itera[çc][ãa]o)(?=\W{0,8}\d)",
 }
 _WORDS_OF = tuple(_NAMES)
-_FOREIGN = re.compile("|".join(f"({pattern})" for pattern in _NAMES.values()), re.IGNORECASE)
+# Compiled by `re` for the first such line, and kept there.
+_FOREIGN = "(?i)" + "|".join(f"({pattern})" for pattern in _NAMES.values())
 # `第3轮`, `第 3/10 エポック`, `第200步`.
 _ORDINAL = re.compile(
     r"第\s?(\d{1,12}(?:\s?/\s?\d{1,12})?)\s?(?:个|個)?(?:(轮|輪|エポック|epoch)|步|次迭代|ステップ)"
@@ -121,7 +122,7 @@ def _in_english(raw: bytes) -> str:
     text = _ORDINAL.sub(
         lambda found: f" {'epoch' if found[2] else 'step'} {found[1]} ", text.translate(_PUNCTUATION)
     )
-    english = _FOREIGN.sub(lambda found: f" {_WORDS_OF[(found.lastindex or 1) - 1]} ", text)
+    english = re.sub(_FOREIGN, lambda found: f" {_WORDS_OF[(found.lastindex or 1) - 1]} ", text)
     english = _SURPLUS_SPACE.sub(lambda found: " " * (len(found[0]) > 1), english)
     return _PART.sub(" part loss", _AVERAGE_BEHIND.sub(r"\1 loss", _SPLIT_BEHIND.sub(r"\1 loss", english)))
 

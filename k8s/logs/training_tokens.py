@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 NUMBER = (
@@ -56,33 +56,30 @@ _SCALED = re.compile(
 )
 _LEADING_FRACTION = r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:: |\s(?!\s?\d\d:))"
 _STARTS_WITH_FRACTION = re.compile(_LEADING_FRACTION)
-# A text that each form holds, the form, and its first epoch.
-_RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
-    (guard, re.compile(form), first_epoch)
-    for guard, form, first_epoch in (
-        ("][", r"\[\s{0,8}(?P<epoch>\d{1,9})/\d{1,9}\]\[\s*(?P<step>\d{1,12})/\s*(?P<total>\d{1,12})\]", 0),
-        ("batch:", r"(?P<epoch>\d{1,9})epoch\b[^\d]{0,20}\d{1,12}-(?P<step>\d{1,12})batch", 1),
-        ("|", r"(?:^|[\]:\s])\d{1,9}\|(?P<step>\d{1,12})\|(?=\s?[a-z])", 1),
-        ("batches", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?batches\b", 1),
-        ("steps", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?steps\b(?!/)", 1),
-        ("iter", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?iter(?:ation)?s\b(?!/)", 1),
-        ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
-        ("it", r"\b(?P<step>\d{1,12})it(?:/(?!s)| \[)", 1),
-        ("after ", r"\bafter (?P<step>\d{1,12}) (?:\w{1,20} ){0,2}"
-            r"(?:step|iteration|batch|epoch)(?:s|es|\(e?s\))?(?!\w)", 1),
-        ("/", r"(?:^|[\]|>-]\s|:\d\d(?:[.,]\d{1,6})?\s)\W{0,8}(?P<epoch>\d{1,6})\s?/\s?\d{1,6}"
-            r"[\])]?[\s,|:-]{1,8}[\[(]?\s{0,8}(?P<step>\d{1,12})\s?/\s{0,8}(?P<total>\d{1,12})"
-            r"[\])]?(?!\s?[/\d])", 1),
-        ("epoch/", r"\bepoch/(?:iter\w{0,6}|step|batch)\W{1,4}(?P<epoch>\d{1,9})/(?P<step>\d{1,12})", 1),
-        ("ms run", r"^\s{0,8}(?P<step>\d{1,12})\s{1,8}\d[\d.]{0,12} ms run", 1),
-        ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
-        ("", r"^\s{0,8}(?P<epoch>\d{1,9}) (?P<step>\d{1,12}) (?=[a-z_]{1,20}\s?[=:])", 1),
-        ("e-", r"(?:^|[\s:])\[(?P<step>\d{1,12}), \d{1,3}\.?\d{0,24}e-\d{1,3}\]$", 1),
-        ("/", _LEADING_FRACTION, 1),
-        ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
-        ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/\s{0,8}(?P<total>\d{1,12})[\])]", 1),
-        ("", r"(?<![\w.])[iet]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
-    )
+# A text that each form holds, the form, and its first epoch; compiled for the first line without a counter.
+_RARE_FORMS = (
+    ("][", r"\[\s{0,8}(?P<epoch>\d{1,9})/\d{1,9}\]\[\s*(?P<step>\d{1,12})/\s*(?P<total>\d{1,12})\]", 0),
+    ("batch:", r"(?P<epoch>\d{1,9})epoch\b[^\d]{0,20}\d{1,12}-(?P<step>\d{1,12})batch", 1),
+    ("|", r"(?:^|[\]:\s])\d{1,9}\|(?P<step>\d{1,12})\|(?=\s?[a-z])", 1),
+    ("batches", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?batches\b", 1),
+    ("steps", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?steps\b(?!/)", 1),
+    ("iter", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?iter(?:ation)?s\b(?!/)", 1),
+    ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
+    ("it", r"\b(?P<step>\d{1,12})it(?:/(?!s)| \[)", 1),
+    ("after ", r"\bafter (?P<step>\d{1,12}) (?:\w{1,20} ){0,2}"
+        r"(?:step|iteration|batch|epoch)(?:s|es|\(e?s\))?(?!\w)", 1),
+    ("/", r"(?:^|[\]|>-]\s|:\d\d(?:[.,]\d{1,6})?\s)\W{0,8}(?P<epoch>\d{1,6})\s?/\s?\d{1,6}"
+        r"[\])]?[\s,|:-]{1,8}[\[(]?\s{0,8}(?P<step>\d{1,12})\s?/\s{0,8}(?P<total>\d{1,12})"
+        r"[\])]?(?!\s?[/\d])", 1),
+    ("epoch/", r"\bepoch/(?:iter\w{0,6}|step|batch)\W{1,4}(?P<epoch>\d{1,9})/(?P<step>\d{1,12})", 1),
+    ("ms run", r"^\s{0,8}(?P<step>\d{1,12})\s{1,8}\d[\d.]{0,12} ms run", 1),
+    ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
+    ("", r"^\s{0,8}(?P<epoch>\d{1,9}) (?P<step>\d{1,12}) (?=[a-z_]{1,20}\s?[=:])", 1),
+    ("e-", r"(?:^|[\s:])\[(?P<step>\d{1,12}), \d{1,3}\.?\d{0,24}e-\d{1,3}\]$", 1),
+    ("/", _LEADING_FRACTION, 1),
+    ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
+    ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/\s{0,8}(?P<total>\d{1,12})[\])]", 1),
+    ("", r"(?<![\w.])[iet]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
 )  # fmt: skip
 # `[3]`, `3:` or `3/20,` where a message starts.
 _LEADING = re.compile(
@@ -220,8 +217,13 @@ def place_in(text: str) -> RunPosition | None:
     return found._replace(epoch=epoch, first_epoch=first_epoch)
 
 
+@cache
+def _rare_forms() -> tuple[tuple[str, re.Pattern[str], int], ...]:
+    return tuple((guard, re.compile(form), first_epoch) for guard, form, first_epoch in _RARE_FORMS)
+
+
 def _rare_place(low: str) -> RunPosition | None:
-    for guard, form, first_epoch in _RARE_FORMS:
+    for guard, form, first_epoch in _rare_forms():
         if guard in low and (match := form.search(low)):
             groups = match.groupdict()
             epoch, total = groups.get("epoch"), groups.get("total")
@@ -247,7 +249,7 @@ _PAIR = re.compile(
     rf"({NUMBER}){_ENDS_NUMBER}"
 )
 # darknet's and Kaldi's lines hold a value without its name before it.
-_UNNAMED = re.compile(
+_UNNAMED = (
     rf"(?:^|\|)\s{{0,8}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
     rf"|(?:objective function|[Ss]core at iteration) [^|]{{0,80}}?\bis ({NUMBER})(?![\w.])"
     rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}.]{{0,60}}(?:[:=]|\bis\b)\s{{0,24}}({NUMBER})(?=[.'\"]{{0,2}}(?:\s{{0,4}}$|\s[A-Z]))"
@@ -362,7 +364,7 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
             else each
             for each in pairs
         ]
-        if not any(pair.is_loss for pair in pairs) and (unnamed := _UNNAMED.search(text)):
+        if not any(pair.is_loss for pair in pairs) and (unnamed := re.search(_UNNAMED, text)):
             digits = unnamed[1] or unnamed[2] or unnamed[3] or unnamed[4]
             if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(
                 text[max(0, unnamed.start() - 24) : unnamed.end()].replace("_", " ")
