@@ -8,10 +8,11 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from functools import cache
 from io import StringIO
 from typing import Any
 
@@ -20,7 +21,7 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
 from k8s.kinds.job_spec.field_types import LONGEST_TEXT
 from k8s.kinds.pod_template import shell_argv
-from trainer.catalogue import TRAINERS, Trainer
+from trainer.catalogue import TRAINERS, Trainer, find
 from tui.draft.fields import (
     COMMAND,
     DIRECTORIES,
@@ -331,7 +332,12 @@ def arguments_of(trainer: Trainer, command: Sequence[str]) -> Namespace | None:
         return None
     try:
         with redirect_stderr(StringIO()):
-            given, unknown = trainer.parser().parse_known_args(trainer.own_args(words))
+            given, unknown = _parser(trainer.name).parse_known_args(trainer.own_args(words))
     except SystemExit:
         return None
     return None if unknown else given
+
+
+@cache
+def _parser(trainer: str) -> ArgumentParser:
+    return find(trainer).parser()

@@ -20,14 +20,17 @@ from typing import Any
 from rich.text import Text
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._compositor import Compositor
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.app import App, ReturnType
 from textual.css.styles import RulesMap
 from textual.dom import DOMNode
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
@@ -317,6 +320,16 @@ class FrameTimer:
             App._handle_exception(app, error)
 
 
+class RowsCompositor(Compositor):
+    """Renders of each widget only the rows that changed; Textual's renders all rows of most widgets."""
+
+    def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        rows = Region(0, crop.y, self.size.width, crop.height) if crop else self.size.region
+        for widget, (region, clip) in list(self.visible_widgets.items()):
+            if shown := region.intersection(clip).intersection(rows):
+                yield region, shown, widget.render_lines(shown.translate(-region.offset))
+
+
 class PacedApp(App[ReturnType]):
     """App that paints as fast as its terminal permits, and handles keys one after another.
 
@@ -400,7 +413,16 @@ class PacedApp(App[ReturnType]):
         for widget in widgets:
             if not widget.is_attached:  # one that only moves is registered again
                 setattr(widget, "_dispatch_message", partial(self._dispatch, widget._dispatch_message))  # noqa: B010
-            if self.driver is not None and isinstance(widget, Screen):
-                setattr(widget, _TIMER, FrameTimer(widget, self.driver))
-                self.paint_soon()
+            if isinstance(widget, Screen):
+                widget._compositor = RowsCompositor()
+                # Its classes for the terminal's size come first: later, all its widgets are styled again.
+                for cells, breakpoints in (
+                    (self.size.width, widget.HORIZONTAL_BREAKPOINTS),
+                    (self.size.height, widget.VERTICAL_BREAKPOINTS),
+                ):
+                    classes = widget._get_breakpoint_classes(cells, breakpoints or [])
+                    widget.add_class(*classes, update=False)
+                if self.driver is not None:
+                    setattr(widget, _TIMER, FrameTimer(widget, self.driver))
+                    self.paint_soon()
         return super()._register(parent, *widgets, before=before, after=after, cache=cache)

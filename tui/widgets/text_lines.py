@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -98,8 +99,8 @@ class TextLines(PaintedWidget, can_focus=True):
         return f"{self.current + 1} of {total}" if self.current is not None else "nothing found"
 
     def show(self, lines: Sequence[LineLike]) -> None:
-        """Replace the lines; the scroll position is kept."""
-        top = self.top_line
+        """Replace the lines; the scroll position is kept, and only rows that differ are drawn again."""
+        top, before, rows_before = self.top_line, self._lines, (self._view.top, self._first_row)
         self._lines = [
             line
             if (clean := sanitize(line.text)) is line.text
@@ -108,6 +109,15 @@ class TextLines(PaintedWidget, can_focus=True):
         ]
         self._find(keeps_current=True)
         self._measure(top)
+        area = self.content_size.region  # empty while hidden: then nothing is drawn
+        if area and (self._pattern is not None or (self._view.top, self._first_row) != rows_before):
+            self.refresh()
+            return
+        for index, (new, old) in enumerate(zip(self._lines, before, strict=False)):
+            start, end = self._first_row[index : index + 2]
+            rows = Region(0, start - self._view.top, area.width, end - start).intersection(area)
+            if rows and new != old:
+                self.refresh(rows)
 
     def search(self, pattern: re.Pattern[str] | None) -> None:
         """Highlight all matches and go to the next one; None clears the search."""
@@ -149,10 +159,12 @@ class TextLines(PaintedWidget, can_focus=True):
         top = self.top_line
         self._left = 0
         self._measure(top)
+        self.refresh()
 
     def on_resize(self) -> None:
         """Wrap lines at the new width."""
         self._measure(self.top_line)
+        self.refresh()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""
@@ -179,7 +191,6 @@ class TextLines(PaintedWidget, can_focus=True):
         self._first_row = list(accumulate(counts, initial=0))
         self._view.resize(self.content_size.height, self._first_row[-1])
         self._view.scroll_to(self._first_row[min(top_line, len(self._lines))])
-        self.refresh()
 
     def _find(self, *, keeps_current: bool) -> None:
         before = self.matches[self.current] if self.current is not None else None

@@ -52,6 +52,7 @@ class JobFields(ScrollableContainer, can_focus=False):
         self._errors: Mapping[str, str] = NONE
         self._warnings: Mapping[str, str] = NONE
         self._by_key: dict[str, Field] = {}
+        self._collapsible: list[CollapsibleFields] = []
         self._runs: dict[str, Vertical] = {}
         """Fields of each run that was chosen so far."""
         self._offers: dict[str, tuple[Sequence[tuple[str, str]], str]] = {}
@@ -68,13 +69,17 @@ class JobFields(ScrollableContainer, can_focus=False):
                     self._runs[run] = self._run_group(run)
                     yield self._runs[run]
                 if section.more:
-                    yield CollapsibleFields("More" if section.fields else section.title, section.more)
+                    yield self._make_collapsible("More" if section.fields else section.title, section.more)
 
     def _run_group(self, run: str) -> Vertical:
         if run == COMMAND:
             return Vertical(*self._fields(COMMAND_FIELDS), classes="run")
         main, rest = trainer_fields(next(each for each in TRAINERS if each.name == run))
-        return Vertical(*self._fields(main), CollapsibleFields("More arguments", rest), classes="run")
+        return Vertical(*self._fields(main), self._make_collapsible("More arguments", rest), classes="run")
+
+    def _make_collapsible(self, title: str, definitions: Sequence[FormField]) -> CollapsibleFields:
+        self._collapsible.append(CollapsibleFields(title, definitions))
+        return self._collapsible[-1]
 
     def _fields(self, definitions: Iterable[FormField]) -> list[Field]:
         return [self._make_field(each) for each in definitions]
@@ -120,7 +125,7 @@ class JobFields(ScrollableContainer, can_focus=False):
                 group.display = name == run
 
     def _hide_fields(self) -> None:
-        for collapsible in self.query(CollapsibleFields):
+        for collapsible in self._collapsible:
             collapsible.set_hidden(self._hidden)
         for key, field in self._by_key.items():
             if field.display == (key in self._hidden):
@@ -135,7 +140,7 @@ class JobFields(ScrollableContainer, can_focus=False):
 
     async def focus_first(self, keys: Collection[str]) -> None:
         """Focus the first visible field of these keys; collapsed ones are opened."""
-        for collapsible in self.query(CollapsibleFields):
+        for collapsible in self._collapsible:
             if any(each.key in keys for each in collapsible.definitions) and collapsible.is_shown:
                 await self._mount_fields(collapsible)
                 await collapsible.toggle(True)
@@ -255,7 +260,8 @@ class CreateBar(Horizontal):
         elif errors:
             text = f"{plural(errors, 'field')} {'needs' if errors == 1 else 'need'} attention"
         for label in self.query(Label):
-            label.update(text, layout=False)
+            if label.content != text:
+                label.update(text, layout=False)
 
 
 class CollapsibleFields(Vertical):
@@ -283,11 +289,12 @@ class CollapsibleFields(Vertical):
         self.definitions = definitions
         self._title = title
         self._hidden: Collection[str] = ()
+        self._line = FieldsTitle("", markup=False)
         self.has_fields = False
 
     def compose(self) -> ComposeResult:
         """Lay out the title; there are no fields yet."""
-        yield FieldsTitle("", markup=False)
+        yield self._line
 
     def on_mount(self) -> None:
         """Write the title."""
@@ -321,7 +328,7 @@ class CollapsibleFields(Vertical):
     def _write_title(self) -> None:
         is_open = self.has_class("-open")
         labels = ", ".join(each.label for each in self.definitions if each.key not in self._hidden)
-        self.query_one(FieldsTitle).update(f"▾ {self._title}" if is_open else f"▸ {self._title}: {labels}")
+        self._line.update(f"▾ {self._title}" if is_open else f"▸ {self._title}: {labels}")
 
 
 class FieldsTitle(Static, can_focus=True):

@@ -135,4 +135,5 @@ class ManifestPane(Vertical):
             parts.append(f"{plural(marked, 'line')} marked: the form differs")
         if self.edits.problem:
             parts.append(self.edits.problem.split(":")[0].lower() + " is wrong")
-        self.border_title = ", ".join(parts)
+        if (title := ", ".join(parts)) != self.border_title:  # each new one draws the whole pane
+            self.border_title = title
