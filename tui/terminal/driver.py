@@ -27,9 +27,9 @@ from textual.css.styles import RulesMap
 from textual.dom import DOMNode
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import Screen, ScreenResultType
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import WorkerFailed
@@ -330,6 +330,17 @@ class RowsCompositor(Compositor):
                 yield region, shown, widget.render_lines(shown.translate(-region.offset))
 
 
+class PacedScreen(Screen[ScreenResultType]):
+    """Screen that updates the styles of its widgets and its layout once when it opens, not three times."""
+
+    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+        event.refresh_styles = False  # each widget got its styles as it was mounted
+
+    def _screen_resized(self, size: Size) -> None:
+        if size != self._compositor.size:
+            super()._screen_resized(size)
+
+
 class PacedApp(App[ReturnType]):
     """App that paints as fast as its terminal permits, and handles keys one after another.
 
@@ -395,6 +406,13 @@ class PacedApp(App[ReturnType]):
         if self.driver is not None:
             self.driver.frame_rate.press(asyncio.get_running_loop().time())
 
+    def _load_screen_css(self, screen: Screen[Any]) -> None:
+        # Textual would parse all other stylesheets again, too, and style the screen below.
+        if unread := [path for path in screen.css_path if not self.stylesheet.has_source(str(path))]:
+            self.stylesheet.read_all(unread)
+            self.stylesheet.parse()
+            self.stylesheet.apply(screen)
+
     def _fatal_error(self) -> None:
         # Without the values of local variables: they may include tokens.
         self.bell()
@@ -416,12 +434,9 @@ class PacedApp(App[ReturnType]):
             if isinstance(widget, Screen):
                 widget._compositor = RowsCompositor()
                 # Its classes for the terminal's size come first: later, all its widgets are styled again.
-                for cells, breakpoints in (
-                    (self.size.width, widget.HORIZONTAL_BREAKPOINTS),
-                    (self.size.height, widget.VERTICAL_BREAKPOINTS),
-                ):
-                    classes = widget._get_breakpoint_classes(cells, breakpoints or [])
-                    widget.add_class(*classes, update=False)
+                both = widget.HORIZONTAL_BREAKPOINTS, widget.VERTICAL_BREAKPOINTS
+                for cells, each in zip(self.size, both, strict=True):
+                    widget.add_class(*widget._get_breakpoint_classes(cells, each or []), update=False)
                 if self.driver is not None:
                     setattr(widget, _TIMER, FrameTimer(widget, self.driver))
                     self.paint_soon()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.css.styles import RenderStyles
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import Reactive, reactive
@@ -21,13 +24,42 @@ class LineInput(Input):
     """Input that processes a burst of keys in order, as one packet over SSH brings it.
 
     Textual inserts a letter at once but sends `backspace` or `ctrl+u` up to the app first, so that a letter
-    typed after them in the same packet would overtake them.
+    typed after them in the same packet would overtake them. The styles of its cursor, its placeholder and the
+    like are read when they are drawn, not whenever its own are updated.
     """
 
     # Each blink would send a line of bytes over SSH, twice a second.
     cursor_blink = reactive(False, init=False)
+    compact = reactive(True, init=False)
     # Its size does not follow the text, so that a letter needs no new layout of the screen.
     virtual_size = Reactive(Size(0, 0), layout=False)
+
+    def __init__(
+        self, value: str = "", *, placeholder: str = "", password: bool = False, id: str | None = None
+    ) -> None:
+        # A class that is set later, as of what is valid, would update its styles.
+        classes = "-textual-compact"
+        super().__init__(value, placeholder, password=password, validate_on=(), id=id, classes=classes)
+
+    @classmethod
+    @cache
+    def _get_component_classes(cls) -> frozenset[str]:
+        return frozenset()
+
+    def get_component_styles(self, *names: str) -> RenderStyles:
+        """Return the styles of its parts."""
+        for name in names:
+            if name not in self._component_styles:
+                part = DOMNode(classes=name)
+                part._attach(self)
+                self.app.stylesheet.apply(part)
+                self._component_styles[name] = part.styles
+        return super().get_component_styles(*names)
+
+    def notify_style_update(self) -> None:
+        """Read the styles of its parts again."""
+        self._component_styles.clear()
+        super().notify_style_update()
 
     async def _on_key(self, event: events.Key) -> None:
         bindings = self._bindings.key_to_bindings.get(event.key)
@@ -55,7 +87,7 @@ class PromptField(LineInput):
     """Input of the prompt. Its keys take effect before the next key of the same packet."""
 
     def __init__(self, prompt: Prompt) -> None:
-        super().__init__(compact=True)
+        super().__init__()
         self._prompt = prompt
 
     async def _on_key(self, event: events.Key) -> None:

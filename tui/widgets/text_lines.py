@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from math import inf
 from typing import ClassVar, NamedTuple, Protocol
 
 from rich.segment import Segment
@@ -134,15 +135,19 @@ class TextLines(PaintedWidget, can_focus=True):
             self._reveal(self.matches[self.current])
             self.refresh()
 
-    def scroll_rows(self, rows: float) -> None:
-        """Scroll by rows; infinity is the end."""
+    def action_scroll(self, rows: float) -> None:
+        """Scroll by rows."""
         self._view.resize(self.content_size.height, self._first_row[-1])
         if self._view.scroll_to(self._view.top + rows):
             self.refresh()
 
-    def scroll_pages(self, pages: float) -> None:
+    def action_page(self, pages: float) -> None:
         """Scroll by pages."""
-        self.scroll_rows(round(pages * max(1, self.content_size.height - 1)))
+        self.action_scroll(round(pages * max(1, self.content_size.height - 1)))
+
+    def action_end(self, way: int) -> None:
+        """Scroll to the start or the end."""
+        self.action_scroll(way * inf)
 
     def scroll_side(self, cells: int) -> None:
         """Scroll sideways, unless lines are wrapped."""
@@ -169,12 +174,12 @@ class TextLines(PaintedWidget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""
         event.stop()
-        self.scroll_rows(WHEEL_LINES)
+        self.action_scroll(WHEEL_LINES)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll up."""
         event.stop()
-        self.scroll_rows(-WHEEL_LINES)
+        self.action_scroll(-WHEEL_LINES)
 
     @property
     def _width(self) -> int:

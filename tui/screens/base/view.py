@@ -12,7 +12,7 @@ from textual.binding import BindingsMap
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
@@ -23,6 +23,7 @@ from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view_context import ViewContext
 from tui.settings.keys import EVERYWHERE, PROMPT, Key, ViewDeclaration, remapped, unshadowed
 from tui.settings.keys.completion import complete
+from tui.terminal.driver import PacedScreen
 from tui.text.format import Run
 from tui.widgets.bindings import bindings
 from tui.widgets.prompt import Prompt
@@ -50,7 +51,7 @@ MOST_VISITED = 100
 INTERRUPT = f"{EVERYWHERE}.interrupt"
 
 
-class View(Screen[None]):
+class View(PacedScreen[None]):
     """Full-screen view; subclasses fill the body."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012

@@ -107,7 +107,7 @@ class DeleteScreen(ModalScreen[ChangePlan | None]):
             yield Label("", id="propagation", markup=False)
             if word:
                 yield Label(f'Type "{word}" to confirm:', id="ask", markup=False)
-                yield LineInput(compact=True, id="word")
+                yield LineInput(id="word")
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button("Delete", id="do", compact=True, disabled=bool(word))
@@ -184,7 +184,7 @@ class TextPromptScreen(ModalScreen[str]):
         with Vertical(id="dialog"):
             yield Label(sanitize_lines(self._question), id="question", markup=False)
             yield Label(sanitize_lines(self._details), id="details", markup=False)
-            yield LineInput(compact=True, id="answer")
+            yield LineInput(id="answer")
             yield Label("", id="problem", markup=False)
             yield Label(f"enter {self._verb} · esc cancel", id="keys", markup=False)
 
@@ -235,8 +235,8 @@ class LoginScreen(ModalScreen[GitCredentials | None]):
         with Vertical(id="dialog"):
             yield Label(sanitize_lines(self._question), id="question", markup=False)
             yield Label(sanitize_lines(self._details), id="details", markup=False)
-            yield LineInput(self._user, compact=True, id="user", placeholder="user")
-            yield LineInput(password=True, compact=True, id="password", placeholder="password or token")
+            yield LineInput(self._user, id="user", placeholder="user")
+            yield LineInput(password=True, id="password", placeholder="password or token")
             yield Label("", id="problem", markup=False)
             yield Label("enter next, then use · esc cancel", id="keys", markup=False)
 

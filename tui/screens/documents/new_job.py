@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -252,11 +253,7 @@ class NewJobScreen(SubmitScreen):
         found, notice = opened
         named = found.manifest["metadata"].get("namespace") or self.model.values["namespace"].strip()
         screen = ManifestScreen(self._client, found, namespace=str(named or "default"), notice=notice)
-
-        def show(snapshot: ClusterSnapshot) -> None:
-            screen.snapshot = snapshot
-
-        screen.watch(self, "snapshot", show)
+        screen.watch(self, "snapshot", partial(setattr, screen, "snapshot"))
         ref = await self.app.push_screen_wait(screen)
         if ref is not None:
             if self.model.is_dirty:

@@ -17,7 +17,6 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.reactive import reactive
-from textual.screen import Screen
 from textual.widgets import Button, Label
 from textual.worker import WorkerCancelled, WorkerFailed
 
@@ -35,6 +34,7 @@ from tui.draft.manifest_yaml import check_kind, read_manifest
 from tui.draft.preflight import check_manifest, line_text
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.settings.keys import NEW_JOB
+from tui.terminal.driver import PacedScreen
 from tui.terminal.key_queue import keys_held
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import TextAreaField
@@ -63,7 +63,7 @@ class Submission:
     """The server is expected to refuse it: always ask for confirmation, with the focus on Cancel."""
 
 
-class SubmitScreen(Screen[JobRef | None]):
+class SubmitScreen(PacedScreen[JobRef | None]):
     """Creates the job on screen; returns its reference, or None."""
 
     busy: reactive[str] = reactive("", init=False)

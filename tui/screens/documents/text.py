@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
@@ -120,15 +119,15 @@ class TextView(View):
 
     def action_scroll(self, rows: int) -> None:
         """Scroll by rows."""
-        self._reader.scroll_rows(rows)
+        self._reader.action_scroll(rows)
 
     def action_page(self, pages: float) -> None:
         """Scroll by pages."""
-        self._reader.scroll_pages(pages)
+        self._reader.action_page(pages)
 
     def action_end(self, way: int) -> None:
         """Scroll to the start or the end."""
-        self._reader.scroll_rows(way * math.inf)
+        self._reader.action_end(way)
 
     def action_side(self, way: int) -> None:
         """Scroll sideways."""

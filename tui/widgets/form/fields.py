@@ -5,20 +5,20 @@ Everything typed or pasted is sanitized, and shown as plain text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.fuzzy import FuzzySearch
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Select, TextArea
@@ -41,14 +41,10 @@ class Suggestions:
     def __init__(self, redraw: Callable[[], None]) -> None:
         """Start without suggestions, closed; `redraw` is called when its lines change."""
         self._redraw = redraw
-        self._options: Sequence[Option] = ()
+        self.options: Sequence[Option] = ()
         self._matches: Sequence[Option] = ()
         self._index = -1
         self._search = FuzzySearch()
-
-    def offer(self, options: Sequence[Option]) -> None:
-        """Replace the suggestions; an open list stays as it is."""
-        self._options = options
 
     @property
     def is_open(self) -> bool:
@@ -60,14 +56,14 @@ class Suggestions:
         if not text:
             self.close()
             return
-        scored = [(self._search.match(text, value)[0], (value, note)) for value, note in self._options]
+        scored = [(self._search.match(text, value)[0], (value, note)) for value, note in self.options]
         best_first = sorted(scored, key=lambda each: -each[0])
         found = [option for score, option in best_first if score > 0]
         self._show([] if text in (value for value, _ in found) else found)
 
     def show_all(self) -> bool:
         """Show every suggestion; return False if there are none."""
-        self._show(self._options)
+        self._show(self.options)
         return self.is_open
 
     def close(self) -> None:
@@ -257,32 +253,24 @@ class Field(PaintedWidget):
     Field SelectOverlay { offset: 0 1; }
     """
 
-    error: reactive[str] = reactive("", init=False)
-    warning: reactive[str] = reactive("", init=False)
-
-    class FieldMessage(Message):
-        """Base of the field's messages."""
-
-        def __init__(self, field: Field) -> None:
-            super().__init__()
-            self.field = field
-
-        @property
-        def control(self) -> Field:
-            """The field that sends it."""
-            return self.field
-
-    class Changed(FieldMessage):
+    @dataclass
+    class Changed(Message):
         """Posted when the user changed the value: see `field.value`."""
 
-    class Blurred(FieldMessage):
+        field: Field
+
+    @dataclass
+    class Blurred(Message):
         """Posted when the focus left the field."""
+
+        field: Field
 
     def __init__(self, definition: FormField, value: str) -> None:
         """Create the control of `definition`, with `value`."""
-        super().__init__(id=_id_of(definition.key), classes=f"-{definition.control}")
+        super().__init__(id="field-" + re.sub(r"[._]", "-", definition.key), classes=f"-{definition.control}")
         self.definition = definition
         self._help = definition.help
+        self.error, self.warning = "", ""
         self._control = self._make_control(value)
         self.suggestions = Suggestions(self._refresh_below)
         self._rows_below = 0
@@ -300,7 +288,7 @@ class Field(PaintedWidget):
                 _sanitize_lines(value), compact=True, highlight_cursor_line=False, placeholder=placeholder
             )
         else:
-            control = TextField(sanitize(value), placeholder=placeholder, compact=True)
+            control = TextField(sanitize(value), placeholder=placeholder)
         control.cursor_blink = False
         return control
 
@@ -371,7 +359,7 @@ class Field(PaintedWidget):
 
     def offer(self, options: Sequence[tuple[str, str]], help: str = "") -> None:
         """Suggest values, each with a description; `help` replaces the field's own."""
-        self.suggestions.offer(options)
+        self.suggestions.options = options
         own = f"{self._help}; space lists what there is" if options else self._help
         self.definition = replace(self.definition, help=help or own)
 
@@ -412,24 +400,17 @@ class Field(PaintedWidget):
         if isinstance(self._control, ChoiceField):
             self._control.set_choices(choices)
 
-    @property
-    def is_shown(self) -> bool:
-        """True if neither it nor an ancestor is hidden."""
-        return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
-
     def focus_control(self) -> None:
         """Put the focus on the control."""
         self._control.focus()
 
-    def watch_error(self) -> None:
-        """Show or hide the error."""
-        self._refresh_below()
-        if (self.error or self.warning) and self.has_focus_within:
-            self.call_after_refresh(self.reveal)
-
-    def watch_warning(self) -> None:
-        """Show or hide the warning."""
-        self.watch_error()
+    def show_problem(self, error: str, warning: str = "") -> None:
+        """Show the error, or else the warning; both are empty for none."""
+        if (error, warning) != (self.error, self.warning):
+            self.error, self.warning = error, warning
+            self._refresh_below()
+            if (error or warning) and self.has_focus_within:
+                self.call_after_refresh(self.reveal)
 
     def reveal(self) -> None:
         """Scroll so that label, control and error are visible."""
@@ -446,27 +427,21 @@ class Field(PaintedWidget):
         self.refresh(Region(0, 0, LABEL_CELLS, 1))
         self.post_message(self.Blurred(self))
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Post the new value as `Changed`."""
+    @on(Input.Changed)
+    @on(Select.Changed)
+    @on(TextArea.Changed)
+    def _post_changed(self, event: Message) -> None:
         event.stop()
-        self._post_changed()
-
-    def on_select_changed(self, event: Select.Changed) -> None:
-        """Post the new value as `Changed`."""
-        event.stop()
-        self._post_changed()
-
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Post the new value as `Changed`."""
-        event.stop()
-        self._post_changed()
-
-    def _post_changed(self) -> None:
         if self.value != self._posted_value:
             self._posted_value = self.value
             if self.has_focus_within:
                 self.suggestions.filter(self._typed)
             self.post_message(self.Changed(self))
+
+
+def is_shown(widget: Widget) -> bool:
+    """Return True if neither it nor an ancestor is hidden."""
+    return all(each.display for each in widget.ancestors_with_self if isinstance(each, Widget))
 
 
 def field_around(widget: Widget | None) -> Field | None:
@@ -482,10 +457,6 @@ def _is_of_suggestions(control: Widget, event: events.Key) -> bool:
     event.stop()
     event.prevent_default()
     return True
-
-
-def _id_of(key: str) -> str:
-    return "field-" + key.replace(".", "-").replace("_", "-")
 
 
 def _sanitize_lines(text: str) -> str:

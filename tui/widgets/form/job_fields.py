@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from textwrap import wrap
 from types import MappingProxyType
 from typing import ClassVar
@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, ScrollableContainer, Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Button, Label, Static
 
@@ -22,7 +21,7 @@ from trainer.catalogue import TRAINERS
 from tui.draft.fields import COMMAND, COMMAND_FIELDS, RUN, SECTIONS, FormField, trainer_fields
 from tui.draft.preflight import MARKS, line_text
 from tui.text.format import plural
-from tui.widgets.form.fields import Field, field_around
+from tui.widgets.form.fields import Field, field_around, is_shown
 
 _STYLES: Mapping[Severity, str] = {
     "ok": "$status-running",
@@ -78,7 +77,7 @@ class JobFields(ScrollableContainer, can_focus=False):
         return Vertical(*self._fields(main), self._make_collapsible("More arguments", rest), classes="run")
 
     def _make_collapsible(self, title: str, definitions: Sequence[FormField]) -> CollapsibleFields:
-        self._collapsible.append(CollapsibleFields(title, definitions))
+        self._collapsible.append(CollapsibleFields(title, definitions, self._fields))
         return self._collapsible[-1]
 
     def _fields(self, definitions: Iterable[FormField]) -> list[Field]:
@@ -89,8 +88,7 @@ class JobFields(ScrollableContainer, can_focus=False):
         field = self._by_key[key] = Field(definition, self._values.get(key, ""))
         if offer := self._offers.get(key):
             field.offer(*offer)
-        field.set_reactive(Field.error, self._errors.get(key, ""))
-        field.set_reactive(Field.warning, self._warnings.get(key, ""))
+        field.error, field.warning = self._errors.get(key, ""), self._warnings.get(key, "")
         field.display = key not in self._hidden
         return field
 
@@ -135,18 +133,16 @@ class JobFields(ScrollableContainer, can_focus=False):
         """Show errors and warnings by key, and clear those of all other fields."""
         self._errors, self._warnings = errors, warnings
         for key, field in self._by_key.items():
-            field.error = errors.get(key, "")
-            field.warning = warnings.get(key, "")
+            field.show_problem(errors.get(key, ""), warnings.get(key, ""))
 
     async def focus_first(self, keys: Collection[str]) -> None:
         """Focus the first visible field of these keys; collapsed ones are opened."""
         for collapsible in self._collapsible:
-            if any(each.key in keys for each in collapsible.definitions) and collapsible.is_shown:
-                await self._mount_fields(collapsible)
+            if any(each.key in keys for each in collapsible.definitions) and is_shown(collapsible):
                 await collapsible.toggle(True)
         self.show_errors(self._errors, self._warnings)
         for field in self.query(Field):
-            if field.key in keys and field.is_shown:
+            if field.key in keys and is_shown(field):
                 field.focus_control()
                 return
 
@@ -174,15 +170,6 @@ class JobFields(ScrollableContainer, can_focus=False):
             return False
         next(widget for widget in sections[index].query("*") if widget.focusable).focus()
         return True
-
-    async def on_collapsible_fields_opened(self, event: CollapsibleFields.Opened) -> None:
-        """Mount the fields inside."""
-        event.stop()
-        await self._mount_fields(event.collapsible)
-
-    async def _mount_fields(self, collapsible: CollapsibleFields) -> None:
-        if not collapsible.has_fields:
-            await collapsible.mount_fields(self._fields(collapsible.definitions))
 
 
 class PreflightView(Static):
@@ -244,24 +231,23 @@ class Notice(Static):
 class CreateBar(Horizontal):
     """Create button, and the form's state beside it."""
 
-    def compose(self) -> ComposeResult:
-        """Lay out the button and the text."""
-        yield Button("Create", id="create", compact=True)
-        yield Label("", id="state", markup=False)
+    def __init__(self) -> None:
+        """Start with no request in progress."""
+        self._button = Button("Create", id="create", compact=True)
+        self._state = Label("", id="state", markup=False)
+        super().__init__(self._button, self._state)
 
     def show(self, busy: str, errors: int, progress: str = "") -> None:
         """Show the request in progress, empty for none, or the number of fields with errors."""
-        for button in self.query(Button):
-            button.label = Text(busy or "Create")
-            button.set_class(bool(busy or errors), "-busy")
+        self._button.label = Text(busy or "Create")
+        self._button.set_class(bool(busy or errors), "-busy")
         text = "after a dry run on the server"
         if busy:
             text = progress or "nothing you typed is lost"
         elif errors:
             text = f"{plural(errors, 'field')} {'needs' if errors == 1 else 'need'} attention"
-        for label in self.query(Label):
-            if label.content != text:
-                label.update(text, layout=False)
+        if self._state.content != text:
+            self._state.update(text, layout=False)
 
 
 class CollapsibleFields(Vertical):
@@ -276,28 +262,20 @@ class CollapsibleFields(Vertical):
     }
     """
 
-    class Opened(Message):
-        """Posted when the group opens for the first time: mount its fields with `mount_fields`."""
-
-        def __init__(self, collapsible: CollapsibleFields) -> None:
-            super().__init__()
-            self.collapsible = collapsible
-
-    def __init__(self, title: str, definitions: Sequence[FormField], *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        definitions: Sequence[FormField],
+        make_fields: Callable[[Sequence[FormField]], Iterable[Field]],
+    ) -> None:
         """Start closed, without fields."""
-        super().__init__(id=id)
+        self._line = FieldsTitle("", markup=False)
+        super().__init__(self._line)
         self.definitions = definitions
+        self._make_fields = make_fields
         self._title = title
         self._hidden: Collection[str] = ()
-        self._line = FieldsTitle("", markup=False)
-        self.has_fields = False
-
-    def compose(self) -> ComposeResult:
-        """Lay out the title; there are no fields yet."""
-        yield self._line
-
-    def on_mount(self) -> None:
-        """Write the title."""
+        self._has_fields = False
         self._write_title()
 
     async def toggle(self, is_open: bool | None = None) -> None:
@@ -305,13 +283,9 @@ class CollapsibleFields(Vertical):
         is_open = not self.has_class("-open") if is_open is None else is_open
         self.set_class(is_open, "-open")
         self._write_title()
-        if is_open and not self.has_fields:
-            self.post_message(self.Opened(self))
-
-    async def mount_fields(self, fields: Iterable[Field]) -> None:
-        """Mount the fields."""
-        self.has_fields = True
-        await self.mount(Vertical(*fields))
+        if is_open and not self._has_fields:
+            self._has_fields = True
+            await self.mount(Vertical(*self._make_fields(self.definitions)))
 
     def set_hidden(self, hidden: Collection[str]) -> None:
         """Leave these keys out of the title; hide the title if no other field is left."""
@@ -319,11 +293,6 @@ class CollapsibleFields(Vertical):
             self._hidden = hidden
             self.display = any(each.key not in hidden for each in self.definitions)
             self._write_title()
-
-    @property
-    def is_shown(self) -> bool:
-        """True if neither it nor an ancestor is hidden."""
-        return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
 
     def _write_title(self) -> None:
         is_open = self.has_class("-open")

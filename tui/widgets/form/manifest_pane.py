@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import ClassVar
 
@@ -33,18 +32,6 @@ class YamlView(TextLines):
         """Replace the text."""
         named = ((line, _NAME.match(line)) for line in text.splitlines())
         self.show([TextLine(line, *(found.span(1) if found else ())) for line, found in named])
-
-    def action_scroll(self, rows: int) -> None:
-        """Scroll by rows."""
-        self.scroll_rows(rows)
-
-    def action_page(self, pages: float) -> None:
-        """Scroll by pages."""
-        self.scroll_pages(pages)
-
-    def action_end(self, way: int) -> None:
-        """Scroll to the start or the end."""
-        self.scroll_rows(way * math.inf)
 
 
 class ManifestPane(Vertical):

@@ -11,6 +11,7 @@ import themes
 from tests.support.colours import COLOURED, contrast
 from tests.tui.screens.new_job.world import ECHO, Form, form
 from tui.screens.dialogs.confirm import LoginScreen
+from tui.widgets.form.fields import is_shown
 from tui.widgets.form.job_fields import FieldsTitle
 
 SIZES = ((60, 15), (80, 24), (200, 60), (100, 90))
@@ -48,7 +49,7 @@ async def test_every_theme_and_every_size_draw_the_form_readably(tmp_path: Path)
     async with form(tmp_path) as it:
         await it.go("run")
         await it.pilot.press("right", "right")
-        await it.until(lambda: it.field("command").is_shown)
+        await it.until(lambda: is_shown(it.field("command")))
         for number, theme in enumerate(themes.load()):
             it.app.theme = theme
             await it.go("name")

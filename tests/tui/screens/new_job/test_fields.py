@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from textual.message import Message
 from textual.widgets import Input
 
 from k8s.jobs.pod_files import LOCAL_PATH
@@ -159,7 +160,7 @@ async def test_a_suggested_name_never_replaces_a_typed_or_cleared_name(tmp_path:
         values, field = it.screen.model.values, it.field("name")
         hidden = it.screen.model.result.hidden
         field.query_one(Input).value = ""
-        field._post_changed()  # its message waits for the screen, which fills in what came meanwhile
+        field._post_changed(Message())  # its message waits for the screen, which fills in what came meanwhile
         it.screen.query_one(JobFields).show_values(values, hidden)
         assert field.value == ""
         await it.until(lambda: it.screen.model.values["name"] == "")
