@@ -77,12 +77,7 @@ _YES_OR_NO = (("false", "no"), ("true", "yes"))
 
 
 def job_field(name: str, **changes: Any) -> FormField:
-    """Return the form field for a field of `JobSpec`.
-
-    Args:
-        name: The field's name.
-        changes: Attributes that differ from the declaration.
-    """
+    """Return the form field for a field of `JobSpec`; `changes` override its declaration."""
     declared = JOB_FIELDS[name]
     of_type = declared.type
     choices: tuple[tuple[str, str], ...] = _YES_OR_NO if isinstance(of_type, Switch) else ()

@@ -329,16 +329,7 @@ async def check_submit(
     snapshot: ClusterSnapshot | None,
     beside: Sequence[tuple[Resource, Manifest]] = (),
 ) -> list[Cause]:
-    """Return the problems of a job.
-
-    Args:
-        client: The cluster.
-        kind: Kind of the job.
-        spec: The job.
-        objects: The objects to create, the job included.
-        snapshot: The cluster's nodes with their free GPUs; None for a job without GPUs.
-        beside: Further objects that are created with them, and are checked elsewhere.
-    """
+    """Return the problems of a job, without what is `beside` its objects and checked elsewhere."""
     manifest = next(manifest for resource, manifest in objects if resource == kind.resource)
     found = [
         *check_statically(kind, spec, manifest),
@@ -391,14 +382,7 @@ class CheckedObject(NamedTuple):
 async def check_manifests(
     client: Client, wanted: Sequence[ManifestObject], namespace: str, fetch_nodes: FetchNodes
 ) -> list[CheckedObject]:
-    """Return the problems that creating these objects would meet.
-
-    Args:
-        client: The cluster.
-        wanted: The objects of the file.
-        namespace: Namespace of objects that name none.
-        fetch_nodes: Reads the nodes, at most once.
-    """
+    """Return the problems that creating these objects would meet; `namespace` is for those that name none."""
     found, others, snapshot = [], [], None
 
     async def nodes() -> ClusterSnapshot | None:

@@ -137,15 +137,7 @@ class VolumeContent:
 async def inspect_volume(
     client: Client, namespace: str, claim: str, mount_path: str, mnist: str
 ) -> VolumeContent:
-    """Return the content of a claim's volume, as far as it is visible from here.
-
-    Args:
-        client: The cluster.
-        namespace: The namespace of the claim.
-        claim: The name of the claim.
-        mount_path: Its mount path in the pods.
-        mnist: Folder in the pods with MNIST, absolute or below the mount; empty if it is not read.
-    """
+    """Return the content of a claim's volume, as far as it is visible from here; `mnist` may be empty."""
     try:
         volume = await claim_folder(client, claim, namespace) if claim else None
     except KubeError:

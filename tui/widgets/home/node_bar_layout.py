@@ -149,14 +149,7 @@ class NodeBarLayout:
     def lay_out(
         self, nodes: Sequence[NodeRow], highlight: NodeBarHighlight, width: int, most_rows: int
     ) -> None:
-        """Choose and arrange the entries.
-
-        Args:
-            nodes: All nodes.
-            highlight: Highlights.
-            width: Width in cells.
-            most_rows: Maximum number of lines below the heading.
-        """
+        """Choose and arrange the entries, in at most so many rows below the heading."""
         self.groups.update(nodes)
         # An entry takes 18 cells at least: what cannot fit is not laid out.
         most = most_rows * max(1, width // 18)

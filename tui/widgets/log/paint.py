@@ -176,14 +176,7 @@ class ItemPainter:
         return STAMP_CELLS * self.shows_times + (self._name_cells + 1 if self._name_cells else 0)
 
     def draw(self, item: Item, part: int, width: int, base: Style) -> list[Segment]:
-        """Return one row of an item.
-
-        Args:
-            item: A line, or a marker between lines.
-            part: Row number within a wrapped item.
-            width: Maximum width in cells.
-            base: Base style.
-        """
+        """Return one row of an item; `part` is its number within a wrapped item."""
         if isinstance(item, LogLine):
             return self._line(item, part, width, base)
         return self._marker(item, part, width, base)

@@ -438,16 +438,7 @@ class LogSaves:
     def begin(
         self, app: App[object], folder: Path, name: str, logs: JobLogs, choice: LogSelection, view: LogView
     ) -> None:
-        """Save a whole log, including lines that the view has dropped.
-
-        Args:
-            app: Runs the save and shows notices.
-            folder: Destination folder.
-            name: Name of the job.
-            logs: Reader of the log.
-            choice: Selected ranks.
-            view: View that shows it.
-        """
+        """Save a whole log, including lines that the view has dropped."""
         path = folder / f"{file_name(f'{name}-{choice}', 200)}.log"
         begun = self._begun.get(path)
         if begun is None or begun.is_finished:

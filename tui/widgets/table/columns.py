@@ -202,14 +202,7 @@ class ColumnLayout:
     def lay_out(
         self, columns: Sequence[Column], natural: Sequence[int], width: int, empty: Collection[int] = ()
     ) -> None:
-        """Assign the column widths.
-
-        Args:
-            columns: The columns, left to right.
-            natural: Natural width of each column.
-            width: Available width.
-            empty: Indices of columns without any text.
-        """
+        """Assign the column widths; see `fit_columns` for the arguments."""
         self._columns, self._natural, self._width, self._empty = columns, natural, width, empty
         self._fit()
 

@@ -90,14 +90,7 @@ class Table(PaintedWidget, can_focus=True):
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        """Create an empty table.
-
-        Args:
-            columns: The columns, left to right.
-            empty: Text without rows.
-            id: The widget's id.
-            classes: The widget's classes.
-        """
+        """Create an empty table; `empty` is the text without rows."""
         super().__init__(id=id, classes=classes)
         self.set_reactive(Table.empty, empty)
         self._rows = RowSet(columns)

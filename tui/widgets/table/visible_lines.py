@@ -224,12 +224,7 @@ class VisibleLines:
         return {line.row.key: line.row for line in self.lines if isinstance(line, RowLine)}
 
     def update(self, height: int, empty: str) -> list[range]:
-        """Compose the lines; return the changed ranges.
-
-        Args:
-            height: Number of lines, including the header.
-            empty: Text without rows.
-        """
+        """Compose the lines, header included; return the changed ranges. `empty` is the text without rows."""
         self._view.resize(height - 1)
         thumb = self._view.thumb
         before, self.lines = self.lines, [self._line_at(y, thumb, height, empty) for y in range(height)]
