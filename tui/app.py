@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -211,9 +211,13 @@ class Console(BaseConsole):
             if snapshot.is_synced or snapshot.stale:
                 has_rows.set()
 
+        def prepare(snapshot: ClusterSnapshot) -> Iterable[None]:
+            view = self.views.current
+            return () if view is None else view.row_steps(snapshot)
+
         take(session.mirror.snapshot())
         try:
-            await session.mirror.run(take)
+            await session.mirror.run(take, prepare)
         except Exception as error:
             self.session = None  # ctrl+r connects again
             self.snapshot = replace(self.snapshot, stale=f"Updates ended: {error!r}. ctrl+r connects again.")

@@ -181,8 +181,15 @@ class ClusterMirror:
         for mirror in self._mirrors:
             mirror.retry_now()
 
-    async def run(self, publish: Callable[[ClusterSnapshot], None]) -> None:
-        """Mirror until cancelled, and publish a new snapshot after changes, at most ten per second."""
+    async def run(
+        self,
+        publish: Callable[[ClusterSnapshot], None],
+        prepare: Callable[[ClusterSnapshot], Iterable[None]] = lambda _: (),
+    ) -> None:
+        """Mirror until cancelled, and publish a new snapshot after changes, at most ten per second.
+
+        The steps of `prepare` are for what takes long before; other tasks may run between them.
+        """
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as self._running:
             run_s = loop.time()
@@ -197,7 +204,9 @@ class ClusterMirror:
                 await self._changed.wait()
                 self._changed.clear()
                 began_s = loop.time()
-                others_s = await cooperatively(self._steps(), TURN_S if self._is_synced else LISTING_TURN_S)
+                others_s = await cooperatively(
+                    self._steps(prepare), TURN_S if self._is_synced else LISTING_TURN_S
+                )
                 publish(snapshot := self.latest)
                 shown_s = ended_s = loop.time()
                 idle_s = IDLE_FACTOR * (ended_s - began_s - others_s)
@@ -420,11 +429,11 @@ class ClusterMirror:
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the current snapshot."""
-        for _ in self._steps():
+        for _ in self._steps(lambda _: ()):
             pass
         return self.latest
 
-    def _steps(self) -> Iterator[None]:
+    def _steps(self, prepare: Callable[[ClusterSnapshot], Iterable[None]]) -> Iterator[None]:
         # Builds the current snapshot, `latest`, between whose steps other tasks may run.
         header, is_partial = self._header(), not self._pods.state.is_synced
         nodes, pods, declared, owners = self._objects()
@@ -444,6 +453,7 @@ class ClusterMirror:
         if self._has_nodes and not self._nodes.state.is_synced:  # until then pods may lie on any
             nodes_shown = tuple(row for row in nodes_shown if row.status != NOT_LISTED)
         self.latest = replace(header, nodes=nodes_shown, jobs=jobs, life=life)
+        yield from prepare(self.latest)
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import count
+from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -29,6 +30,8 @@ from k8s.text.errors import Expired, Forbidden, KubeError, NotFound, Throttled, 
 PAGE_SIZE = 500
 # Retries of a 403 or 404 while objects are held; a starting API server sends spurious ones.
 REFUSAL_RETRIES = 3
+# Longest stretch of applied changes before other tasks get a turn.
+TURN_S = 0.002
 _CONTINUE = re.compile(rb'"continue": ?"([^"\\]+)"')
 
 T = TypeVar("T")
@@ -343,9 +346,13 @@ class Mirror(Generic[T]):
             on_open=self._has_opened,
         )
         async with aclosing(lines):
+            began_s = perf_counter()
             async for line in lines:
                 if line.strip():
                     self._apply(objects, line)
+                if perf_counter() - began_s > TURN_S:  # hundreds may have come at once
+                    await asyncio.sleep(0)
+                    began_s = perf_counter()
 
     def _has_opened(self) -> None:
         self._opened_at_s = asyncio.get_running_loop().time()

@@ -73,6 +73,7 @@ class Feed:
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
         self.on_publish = self.publish  # receiver of the snapshots; a test may put a slower one in its place
+        self.prepare: Callable[[ClusterSnapshot], Iterable[None]] = lambda _: ()
 
     def publish(self, snapshot: ClusterSnapshot) -> None:
         self.published.append((asyncio.get_running_loop().time(), snapshot))
@@ -108,7 +109,11 @@ class Feed:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        task = asyncio.create_task(self.mirror.run(lambda snapshot: self.on_publish(snapshot)))
+        task = asyncio.create_task(
+            self.mirror.run(
+                lambda snapshot: self.on_publish(snapshot), lambda snapshot: self.prepare(snapshot)
+            )
+        )
         try:
             yield self
             assert not task.done()

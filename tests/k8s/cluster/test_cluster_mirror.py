@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -223,6 +224,24 @@ async def test_slow_snapshots_are_published_with_proportional_pauses() -> None:
                 await feed.until(partial(has_nodes, number + 2))
     gaps = [later - ended for (_, ended), (later, _) in pairwise(times)]
     assert gaps and all(gap >= IDLE_FACTOR * slow_s * 0.95 for gap in gaps)
+
+
+async def test_a_snapshot_is_published_once_it_is_prepared() -> None:
+    steps: list[ClusterSnapshot] = []
+
+    def prepare(snapshot: ClusterSnapshot) -> Iterator[None]:
+        for _ in range(3):
+            steps.append(snapshot)
+            yield
+
+    async with ScriptedCluster() as cluster:
+        streams = serve(cluster)
+        async with running(cluster) as feed:
+            await feed.until(lambda each: each.is_synced)
+            feed.prepare = prepare
+            streams[NODES].event("ADDED", node("more"))
+            published = await feed.until(partial(has_nodes, 2))
+            assert sum(each is published for each in steps) == 3
 
 
 def test_before_the_first_page_no_progress_is_shown() -> None:

@@ -90,6 +90,26 @@ async def test_the_finished_days_setting_decides_how_long_finished_jobs_are_show
         await play.until(lambda: words in play.text)
 
 
+async def test_rows_are_made_in_steps_before_their_snapshot_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hosted(JobsView(), picture()) as (app, _):
+        view = app.screen
+        assert isinstance(view, JobsView)
+        coming = picture(jobs=tuple(replace(each) for each in view.snapshot.jobs))
+        assert len([*view.row_steps(coming)]) == 11
+    prepared: list[ClusterSnapshot] = []
+
+    def prepare(_: JobsView, snapshot: ClusterSnapshot) -> tuple[()]:
+        prepared.append(snapshot)
+        return ()
+
+    monkeypatch.setattr(JobsView, "row_steps", prepare)
+    async with console_on(tmp_path, jobs=[pytorch_job("bert")]) as play:
+        await play.until(lambda: "bert" in play.text)
+        assert any(each is play.console.snapshot for each in prepared)
+
+
 async def test_jobs_all_shows_the_old_ones_too() -> None:
     view = JobsView()
     view.route = Route("jobs", "all")

@@ -242,6 +242,23 @@ def test_all_cached_rows_are_rebuilt_when_their_dependencies_change() -> None:
     assert make.made == ["a", "b", "a", "b"]
 
 
+def test_rows_can_be_made_in_steps_between_which_others_are_drawn() -> None:
+    kept, make = RowCache[Thing](), Maker()
+    a, b, c = Thing("a"), Thing("b"), Thing("c")
+    steps = kept.steps([a, b, c], make, drawn_for=1)
+    next(steps)
+    kept.rows([a], make, drawn_for=1)
+    assert [*steps] == [None, None]
+    assert [row.key for row in kept.rows([c, b, a], make, drawn_for=1)] == ["c", "b", "a"]
+    assert make.made == ["a", "b", "c"]
+    steps = kept.steps([a, b, c], make, drawn_for=2)
+    next(steps)
+    kept.rows([b], make, drawn_for=3)
+    assert [*steps] == []
+    kept.rows([a, b, c], make, drawn_for=3)
+    assert make.made[3:] == ["a", "b", "a", "c"]
+
+
 def test_a_row_is_rebuilt_each_second_while_young_and_only_when_its_shown_age_changes_later() -> None:
     kept, make = RowCache[Thing](), Maker()
     things = [Thing("young", 10.0), Thing("old", 3600.0)]

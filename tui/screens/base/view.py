@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from textual import events, work
@@ -136,6 +136,10 @@ class View(PacedScreen[None]):
     def is_drawable(self) -> bool:
         """True while the view's widgets are mounted."""
         return self.is_mounted and self.query_one_optional("#title") is not None
+
+    def row_steps(self, snapshot: ClusterSnapshot) -> Iterable[None]:
+        """Prepare what takes long before a snapshot is shown; other tasks may run between the steps."""
+        return ()
 
     @property
     def is_idle(self) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -234,33 +234,44 @@ class JobsView(ListView):
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
-        clock = Clock.ahead(snapshot.clock_offset_s)
-        chosen = self._choose(snapshot, clock.now)
         self._by_uid = {job.uid: job for job in snapshot.jobs}
         before, self._life = self._life, snapshot.life
         for uid in (snapshot.life.keys() | before.keys()) & self._by_uid.keys():
             if snapshot.life.get(uid) != before.get(uid):
                 self._row_cache.renew(self._by_uid[uid])
+        self._follow_visible(table)
+        chosen, columns, how = self._drawing(snapshot, table)
         table.empty = self._empty(snapshot, chosen)
+        table.set_columns(columns, self._row_cache.rows(chosen.jobs, **how))
+        self._go_to_created(table)
+        self._update_title(chosen)
+
+    def row_steps(self, snapshot: ClusterSnapshot) -> Iterator[None]:
+        """Make the rows of a snapshot that is shown next; other tasks may run between the steps."""
+        if self.is_drawable:
+            chosen, _, how = self._drawing(snapshot, self.query_one(Table))
+            yield from self._row_cache.steps(chosen.jobs, **how)
+
+    def _drawing(
+        self, snapshot: ClusterSnapshot, table: Table
+    ) -> tuple[FilteredJobs, tuple[Any, ...], dict[str, Any]]:
+        clock = Clock.ahead(snapshot.clock_offset_s)
+        chosen = self._choose(snapshot, clock.now)
         left_out = {"namespace"} if snapshot.namespace else set[str]()
         if not table.is_wide:
             left_out |= {"reason", "best_loss"}
-        self._follow_visible(table)
         if not self._has_loss:
             left_out |= {"loss", "best_loss"}
         columns = self.columns_of(COLUMNS, left_out)
         losses = self.session.life.losses if self.session is not None else {}
         now = JobsNow(clock, losses, self.context.runs.get, snapshot.signs)
-        rows = self._row_cache.rows(
-            chosen.jobs,
-            lambda job: job_row(job, columns, now, has_detail=not table.is_wide),
-            drawn_for=(columns, clock.is_rough),
-            now_s=clock.now.timestamp(),
-            age_s=lambda job: _age_s(job, now.signs(job), clock.now),
-        )
-        table.set_columns(columns, rows)
-        self._go_to_created(table)
-        self._update_title(chosen)
+        how = {
+            "make": lambda job: job_row(job, columns, now, has_detail=not table.is_wide),
+            "drawn_for": (columns, clock.is_rough),
+            "now_s": clock.now.timestamp(),
+            "age_s": lambda job: _age_s(job, now.signs(job), clock.now),
+        }
+        return chosen, columns, how
 
     @property
     def _has_loss(self) -> bool:

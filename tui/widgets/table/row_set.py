@@ -8,9 +8,9 @@ come last.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tui.tables.column import Cell, Column, Row
 from tui.text.filter_query import parse_filter
@@ -247,7 +247,7 @@ class RowCache(Generic[T]):
         """Drop the row of an unchanged object."""
         self._cached.pop(id(thing), None)
 
-    def rows(
+    def steps(
         self,
         things: Iterable[T],
         make: Callable[[T], Row],
@@ -255,8 +255,8 @@ class RowCache(Generic[T]):
         drawn_for: object,
         now_s: float = 0.0,
         age_s: Callable[[T], float] = for_ever,
-    ) -> list[Row]:
-        """Return one row per object, in order.
+    ) -> Iterator[None]:
+        """Make the rows that are missing, before `rows` is called with the same; other tasks may run between.
 
         Args:
             things: The objects, each once, compared by identity.
@@ -265,12 +265,20 @@ class RowCache(Generic[T]):
             now_s: Current time of any clock.
             age_s: Returns the smallest growing age in a row.
         """
-        before = self._cached if drawn_for == self._drawn_for else {}
-        now: dict[int, tuple[T, float, Row]] = {}
+        if drawn_for != self._drawn_for:
+            self._cached, self._drawn_for = {}, drawn_for
         for thing in things:
-            cached = before.get(id(thing))
+            cached = self._cached.get(id(thing))
             if cached is None or cached[1] <= now_s:
-                cached = (thing, now_s + max(1.0, OLDER * age_s(thing)), make(thing))
-            now[id(thing)] = cached
-        self._cached, self._drawn_for = now, drawn_for
-        return [row for _, _, row in now.values()]
+                holds_s = max(1.0, OLDER * age_s(thing))
+                self._cached[id(thing)] = thing, now_s + holds_s, make(thing)
+                yield
+                if drawn_for != self._drawn_for:  # meanwhile they were drawn otherwise
+                    return
+
+    def rows(self, things: Collection[T], make: Callable[[T], Row], **how: Any) -> list[Row]:
+        """Return one row per object, in order; see `steps` for the arguments."""
+        for _ in self.steps(things, make, **how):
+            pass
+        self._cached = {id(thing): self._cached[id(thing)] for thing in things}
+        return [row for _, _, row in self._cached.values()]
