@@ -36,10 +36,9 @@ from tui.widgets.log.paint import ItemPainter, pattern_of, plain_text
 from tui.widgets.painted import PaintedWidget
 from tui.widgets.viewport import WHEEL_LINES
 
-# Maximum refresh rate for new lines.
-DRAINS_PER_S = 20
-# Batch size while lines are wrapped or filtered, to keep keys responsive.
-SLOW_LINES_PER_DRAIN = 5_000
+# Lines are taken so often, and while more wait as soon as other tasks, above all keys, had a turn.
+DRAINS_PER_S, BACKLOG_S = 20, 0.002
+LINES_PER_DRAIN = 5_000
 # Rows in the cache; it outlives scrolling.
 MAX_CACHED_ROWS = 500
 # Cells per step of `h` and `l`.
@@ -200,10 +199,10 @@ class LogView(PaintedWidget, can_focus=True):
             self._queue.on_news = self._drain_soon
             self.drain()
 
-    def _drain_soon(self) -> None:
+    def _drain_soon(self, delay_s: float = 1 / DRAINS_PER_S) -> None:
         if not self._is_drain_pending:
             self._is_drain_pending = True
-            self.set_timer(1 / DRAINS_PER_S, self.drain)
+            self.set_timer(delay_s, self.drain)
 
     def drain(self) -> None:
         """Append the pending lines."""
@@ -211,12 +210,11 @@ class LogView(PaintedWidget, can_focus=True):
         if (room := self._room) and self._queue is not None and not self._pending:
             self._pending.extend(self._queue.take())
         if room and self._pending and self.size.height:
-            is_slow = self.wraps or bool(self.filter_text)
-            amount = min(SLOW_LINES_PER_DRAIN if is_slow else MAX_ITEMS, room, len(self._pending))
+            amount = min(LINES_PER_DRAIN, room, len(self._pending))
             self._granted = max(0, self._granted - amount)
             self.append([self._pending.popleft() for _ in range(amount)])
         if self.has_more and self._room:
-            self._drain_soon()
+            self._drain_soon(BACKLOG_S if self._pending else 1 / DRAINS_PER_S)
 
     @property
     def _room(self) -> int:
