@@ -452,8 +452,9 @@ class ClusterMirror:
         nodes_shown = rows[0]
         if self._has_nodes and not self._nodes.state.is_synced:  # until then pods may lie on any
             nodes_shown = tuple(row for row in nodes_shown if row.status != NOT_LISTED)
-        self.latest = replace(header, nodes=nodes_shown, jobs=jobs, life=life)
-        yield from prepare(self.latest)
+        latest = replace(header, nodes=nodes_shown, jobs=jobs, life=life)
+        yield from prepare(latest)
+        self.latest = latest
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]

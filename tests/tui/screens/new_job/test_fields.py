@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from textual._compositor import Compositor
 from textual.message import Message
 from textual.widgets import Input
 
@@ -148,6 +150,24 @@ async def test_field_errors_are_shown_once_the_field_was_edited_or_the_job_submi
         await it.screen.query_one(JobFields).mount(field)
         await it.pilot.pause()
         assert field.render_line(1).text.strip() == "✕ not so"
+
+
+async def test_a_letter_lays_out_nothing_and_draws_no_hidden_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arranged: list[Compositor] = []
+    arrange = Compositor._arrange_root
+
+    def count(compositor: Compositor, *arguments: Any, **how: Any) -> Any:
+        arranged.append(compositor)
+        return arrange(compositor, *arguments, **how)
+
+    async with form(tmp_path, size=(80, 24)) as it:
+        await it.write("image", "a")
+        monkeypatch.setattr(Compositor, "_arrange_root", count)
+        await it.press("b")
+        assert it.field("image").value == "ab" and any("ab" in line for line in it.shown)
+        assert not arranged
 
 
 @pytest.mark.slow
