@@ -100,6 +100,11 @@ class LogHub:
         source = self._sources.get(_key(target, LogRequest(tail=lines)))
         return source.last_lines(lines, newer_than_ns) if source is not None else None
 
+    def streamed_lines(self, target: Target, lines: int) -> tuple[LogLine, ...]:
+        """Return the last lines that are held of the current run of a container, though more may exist."""
+        source = self._sources.get(_key(target, LogRequest(tail=lines)))
+        return source.newest_lines(lines) if source is not None else ()
+
     async def read_tail(
         self,
         target: Target,
@@ -335,16 +340,25 @@ class LogSource:
             is_known = self._stopped_at_s is None and follower.reached_ns > newer_than_ns
         if not is_known or self.has_failed:
             return None
+        found, is_enough = self._newest(lines)
+        return found if is_enough or self._has_start(lines) else None
+
+    def newest_lines(self, lines: int) -> tuple[LogLine, ...]:
+        """Return the last lines of the current run that are held."""
+        return self._newest(lines)[0]
+
+    def _newest(self, lines: int) -> tuple[tuple[LogLine, ...], bool]:
+        # And True if these are as many as were asked for, or go back to the start of the run.
         found: list[LogLine] = []
         for batch in reversed(self._batches):
             for item in reversed(batch.items):
                 if isinstance(item, LogLine) and len(found) < lines:
                     found.append(item)
                 elif isinstance(item, Marker) and item.mark is Mark.RESTART:
-                    return tuple(reversed(found))
+                    return tuple(reversed(found)), True
             if len(found) >= lines:
-                return tuple(reversed(found))
-        return tuple(reversed(found)) if self._has_start(lines) else None
+                break
+        return tuple(reversed(found)), len(found) >= lines
 
     def _has_start(self, tail: int) -> bool:
         # Whether a request for so many lines would find none before the held ones.

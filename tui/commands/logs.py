@@ -124,7 +124,9 @@ async def _print_kept(
     kept = find_kept(options, client.config, flags.job, flags.job_type)
     if kept is None:
         return False
-    write_stderr(f"-- {gone_line(kept.record)}; the last {KEPT_LINES:,} lines of each pod were kept:")
+    what = f"the last {KEPT_LINES:,} lines of each pod were kept"
+    what = "what was streamed of its logs was kept, and lines may be missing" if kept.is_partial else what
+    write_stderr(f"-- {gone_line(kept.record)}; {what}:")
     logs, once = cast("Client", kept), replace(wanted, follow=False)
     await print_log(logs, kept.targets, once, timestamps=flags.timestamps)
     return True

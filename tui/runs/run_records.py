@@ -201,7 +201,7 @@ async def record_runs(
         if job.uid not in store:
             store.add(as_deleted(job_record(job, client.config.context)))
             store.add(as_deleted(await read_run(client, job, place, logs)))
-        await keep_logs(store.journal, job, logs.read_tail)
+        await keep_logs(store.journal, job, logs.read_tail, logs.streamed_lines)
 
     with suppress(TimeoutError):
         async with asyncio.timeout(BEFORE_DELETE_S):

@@ -30,7 +30,7 @@ from k8s.text.errors import Invalid, KubeError, NotFound
 from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import RunHistory, curve_alerts, shown_alerts, signs_at_end
 from tui.runs.curve_feed import CurveFeed
-from tui.runs.journal.kept_logs import KEPT_LINES, keep_logs
+from tui.runs.journal.kept_logs import KEPT_LINES, ReadTail, keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_values
 from tui.runs.run_records import (
@@ -374,9 +374,13 @@ class LifeFeed:
             return
         await self._describe(reads)
         job = await find_ranks(self.client, reads.job, ranks=reads.ranks, is_urgent=False)
-        is_own = job.user in own_names(self.client.config.acting_user)
+        is_own = self._is_own(job)
         if (target := next(iter(targets_of(job)), None)) is not None:
-            tail = await self._hub.read_tail(target, KEPT_LINES if is_own else FIRST_LINES)
+            try:
+                tail = await self._hub.read_tail(target, KEPT_LINES if is_own else FIRST_LINES)
+            except KubeError:
+                await self._keep_logs(job, None)
+                raise
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
                 new = [line for line in tail if line.stamp_ns > newest_s * 1e9]
@@ -386,10 +390,16 @@ class LifeFeed:
             if not values:
                 curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
                 values = _losses_of(curves)
-            if is_own:
-                await keep_logs(self.runs.journal, job, partial(self._read_kept, target, tail))
+            await self._keep_logs(job, partial(self._read_kept, target, tail))
         self.runs.add(with_alerts(self._newest(reads), reads.alerts))
         self.life.set_loss(reads.job, values)
+
+    def _is_own(self, job: Job) -> bool:
+        return job.user in own_names(self.client.config.acting_user)
+
+    async def _keep_logs(self, job: Job, read_tail: ReadTail | None) -> None:
+        if self._is_own(job):
+            await keep_logs(self.runs.journal, job, read_tail, self._hub.streamed_lines)
 
     async def _read_kept(
         self, chief: Target, tail: Sequence[LogLine], target: Target, lines: int
@@ -404,6 +414,7 @@ class LifeFeed:
         job = self._gone[reads.job.uid]
         try:
             if await is_gone(self.client, job.ref, job.uid):
+                await self._keep_logs(job, None)
                 self.runs.add(as_deleted(replace_record(self._newest(reads), is_partial=True)))
         finally:
             for by_uid in (self._gone, self._reads):

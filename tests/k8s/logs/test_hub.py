@@ -284,11 +284,13 @@ async def test_held_lines_answer_for_a_read_only_if_nothing_can_be_missing() -> 
     of = target(pod)
     async with connected(pod) as (_, client), hub_of(client) as hub:
         assert hub.held_lines(of, 5, newer_than_ns=0) is None, "it is not followed"
+        assert hub.streamed_lines(of, 5) == ()
         reader = Reader(hub.open(of, LogRequest(tail=10)))
         await reader.until("line 19")
         held = hub.held_lines(of, 5, newer_than_ns=0)
         assert held is not None and texts(held) == [f"line {number}" for number in range(15, 20)]
         assert hub.held_lines(of, 15, newer_than_ns=0) is None, "too few are held"
+        assert [len(hub.streamed_lines(of, most)) for most in (5, 15)] == [5, 10]
         assert hub.held_lines(of, 5, newer_than_ns=reader.log.reached_ns) is None, "none is new"
         assert hub.held_lines(of, 5) is None, "the run goes on"
         await pod.end()

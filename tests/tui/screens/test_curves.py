@@ -157,7 +157,7 @@ async def test_marked_jobs_are_compared_and_a_damaged_record_is_named(tmp_path: 
         await play.until(lambda: "1 record skipped" in play.text and "pytorch-topo-4-vgg16" in play.text)
         target = msgspec.json.encode(Target("vision", "p", "c", instance="launcher"))
         body = zlib.compress(b"2026-11-20T18:36:10.000000001Z kept \x1b[31mline\n")
-        other.write(("INSERT INTO logs VALUES (?, 'p', 'c', ?, 9.0, ?)", guide()[0].uid, target, body))
+        other.write(("INSERT INTO logs VALUES (?, 'p', 'c', ?, 9.0, 0, ?)", guide()[0].uid, target, body))
         await play.press("enter", "G")
         await play.until(lambda: "its last 1 lines" in play.text and "kept line" in play.text)
 

@@ -56,7 +56,7 @@ async def explain_past(options: ConsoleOptions, config: ClusterConfig, words: st
     if (record := next(past, None)) is None:
         return ""
     kept = KeptLogs(store.journal, record)
-    found = await _triage(kept, known_causes(options)) if record.status == "Failed" else None
+    found = await _triage(kept, known_causes(options)) if record.status != "Succeeded" else None
     lines = [f"{gone_line(record)}.", found.reason if found is not None else record.reason]
     if found is not None and found.cause is not None:
         lines += ["", f"Cause: {found.sentence}", found.remedy]

@@ -31,7 +31,7 @@ MIGRATIONS = (
         "CREATE TABLE runs (seq INTEGER PRIMARY KEY AUTOINCREMENT,"
         " uid TEXT NOT NULL UNIQUE, record BLOB NOT NULL)",
         "CREATE TABLE logs (uid TEXT NOT NULL, pod TEXT NOT NULL, container TEXT NOT NULL,"
-        " target BLOB NOT NULL, kept_s REAL NOT NULL, body BLOB NOT NULL,"
+        " target BLOB NOT NULL, kept_s REAL NOT NULL, is_partial INTEGER NOT NULL, body BLOB NOT NULL,"
         " PRIMARY KEY (uid, pod, container))",
         "CREATE INDEX logs_by_age ON logs (kept_s)",
     ),

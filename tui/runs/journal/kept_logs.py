@@ -23,25 +23,36 @@ from tui.runs.record import RunRecord
 
 # Kept of each container, and containers of one job.
 KEPT_LINES, KEPT_LOGS = 2_000, 64
-_PUT = "INSERT OR REPLACE INTO logs (uid, pod, container, target, kept_s, body) VALUES (?, ?, ?, ?, ?, ?)"
+# Lines that were only streamed do not take the place of a log that was read.
+_PUT = "INTO logs (uid, pod, container, target, kept_s, is_partial, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PUT_WHOLE, _PUT_PARTIAL = f"INSERT OR REPLACE {_PUT}", f"INSERT OR IGNORE {_PUT}"
 
 ReadTail = Callable[[Target, int], Awaitable[Sequence[LogLine]]]
 """Reads the last lines of a container's log."""
+Streamed = Callable[[Target, int], Sequence[LogLine]]
+"""Returns the last lines that were streamed of it."""
 
 
-async def keep_logs(journal: Journal, job: Job, read_tail: ReadTail) -> None:
-    """Keep the last lines of a job's containers; those that cannot be read are left out."""
+async def keep_logs(journal: Journal, job: Job, read_tail: ReadTail | None, streamed: Streamed) -> None:
+    """Keep the last lines of a job's containers; of those that cannot be read, what was streamed."""
     for target in targets_of(job)[:KEPT_LOGS]:
-        with suppress(KubeError):
-            if lines := await read_tail(target, KEPT_LINES):
-                await asyncio.to_thread(_keep, journal, job.uid, target, lines)
+        lines: Sequence[LogLine] | None = None
+        if read_tail is not None:
+            with suppress(KubeError):
+                lines = await read_tail(target, KEPT_LINES)
+        if is_partial := lines is None:
+            lines = streamed(target, KEPT_LINES)
+        if lines:
+            await asyncio.to_thread(_keep, journal, job.uid, target, lines, is_partial)
     await asyncio.to_thread(journal.prune)
 
 
-def _keep(journal: Journal, uid: str, target: Target, lines: Sequence[LogLine]) -> None:
+def _keep(journal: Journal, uid: str, target: Target, lines: Sequence[LogLine], is_partial: bool) -> None:
     body = b"".join(b"%s %s\n" % (write_stamp(each.stamp_ns).encode(), each.raw) for each in lines)
     about = msgspec.json.encode(target)
-    journal.write((_PUT, uid, target.pod, target.container, about, time.time(), zlib.compress(body)))
+    put = _PUT_PARTIAL if is_partial else _PUT_WHOLE
+    values = target.pod, target.container, about, time.time(), is_partial, zlib.compress(body)
+    journal.write((put, uid, *values))
 
 
 class KeptLogs:
@@ -51,10 +62,10 @@ class KeptLogs:
 
     def __init__(self, journal: Journal, record: RunRecord) -> None:
         """Read what was kept of a run."""
-        found = journal.rows("SELECT target, kept_s, body FROM logs WHERE uid = ?", record.uid)
+        found = journal.rows("SELECT target, is_partial, body FROM logs WHERE uid = ?", record.uid)
         self.record = record
-        self.kept_s = max((kept_s for _, kept_s, _ in found), default=0.0)
-        """Time at which the last of them was read, in seconds since 1970; 0 without any."""
+        self.is_partial = any(is_partial for _, is_partial, _ in found)
+        """True if its pods were gone before they were read to their end."""
         bodies = [(msgspec.json.decode(about, type=Target), body) for about, _, body in found]
         self.targets = tuple(sorted((each for each, _ in bodies), key=lambda each: not each.is_chief))
         self._bodies = {(each.pod, each.container): body for each, body in bodies}
