@@ -163,17 +163,17 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
     ]
     measured = {
         "source lines": (lines_in(SOURCES), 91_300),
-        "source files": (len(SOURCES), 458),
-        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_070),
+        "source files": (len(SOURCES), 456),
+        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_040),
         "lines of the trainers": (lines_in(trainer), 3_950),
-        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 80_250),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 79_850),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
         "keys": (sum(len(keys) for _, keys in key_table().sections), 190),
         "commands": (len(COMMANDS), 29),
         "views": (len(VIEWS), 14),
         "fields of a job": (len(fields(spec.JobSpec)), 66),
         "types of list": (len(types_of_list(trees)), 8),
-        "small modules for one neighbour": (len(modules_for_one_neighbour(trees)), 5),
+        "small modules for one neighbour": (len(modules_for_one_neighbour(trees)), 2),
         **{
             f"top-level entries of {package}": (len(top_level_of(ROOT / package)), limit)
             for package, limit in (("tui", 13), ("k8s", 12))
