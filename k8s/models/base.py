@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
@@ -102,10 +102,9 @@ class Meta(Value, frozen=True):
     """The first field that had a wrong type and was dropped. Not an API field."""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "namespace", sys.intern(self.namespace))
-        labels = self.labels or {}
-        for key, text in labels.items():
-            labels[key] = sys.intern(text)
+        force_setattr(self, "namespace", intern(self.namespace))
+        if labels := self.labels:  # msgspec makes a new string of each key of over 32 bytes
+            force_setattr(self, "labels", {intern(key): intern(text) for key, text in labels.items()})
         if annotations := self.annotations:
             annotations = gpuconsole_annotations(annotations)
         force_setattr(self, "annotations", as_before("annotations", annotations or None))
