@@ -216,7 +216,10 @@ def _all_statuses(pod: Pod) -> Sequence[ContainerStatus]:
 
 
 def _condition(pod: Pod, name: str) -> Condition | None:
-    return next((found for found in pod.status.conditions or () if found.type == name), None)
+    for found in pod.status.conditions or ():  # a running pod usually has none, so a generator is dear
+        if found.type == name:
+            return found
+    return None
 
 
 def _lost(pod: Pod) -> str:
