@@ -55,7 +55,7 @@ LISTING_FACTOR, LISTING_S, LISTING_TURN_S, PROGRESS_S = 5, 10.0, 0.02, 3.0
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4
 # Longest wait of second pages for a snapshot of the first, and of that of pods for everything else.
-ROWS_FIRST_S, OTHERS_FIRST_S = 1.0, 10.0
+ROWS_FIRST_S, OTHERS_FIRST_S = 2.0, 10.0
 # API versions of job kinds and device claims.
 _SOUGHT = frozenset(kind.resource.api_version for kind in KINDS) | {
     f"{DEVICE_GROUP}/{version}" for version in DEVICE_VERSIONS
@@ -222,7 +222,8 @@ class ClusterMirror:
     async def _wait_for_rows(self) -> None:
         # The first rows need neither the other pages nor the time that these take.
         await self._wait_until(
-            ROWS_FIRST_S, lambda each: each.listed and self.latest.progress == self._header().progress
+            ROWS_FIRST_S,
+            lambda each: each.listed is not None and self.latest.progress == self._header().progress,
         )
 
     async def _wait_for_others(self) -> None:

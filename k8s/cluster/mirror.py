@@ -58,7 +58,8 @@ class MirrorState(msgspec.Struct, frozen=True):
     """The collection is not served, or may not be listed."""
     unreadable: int = 0
     """Objects decoded not at all or in part; see `Meta.unreadable`."""
-    listed: int = 0
+    listed: int | None = None
+    """None before the first page."""
     remaining: int | None = None
     """Objects still to come in the list under way; None if the server does not say."""
 
@@ -95,9 +96,9 @@ class Mirror(Generic[T]):
         """
         self.missing: Missing | None = None
         self.before_more: Callable[[], Awaitable[None]] | None = None
-        """Awaited between the first page of the first list and the others."""
+        """Awaited before more than a page is decoded of the first list."""
         self.first_namespace = ""
-        """Namespace of which a page is listed with the first of all, so that its rows come soon."""
+        """Namespace of which a page comes before all others if there are several."""
         self._client = client
         self._scopes = scopes
         self._field_selector = field_selector
@@ -290,19 +291,22 @@ class Mirror(Generic[T]):
             for pages in count(1):
                 body = await (coming or self._fetch_page(token))
                 # Servers write the token first, so the next page is on its way while this one is decoded.
-                found = _CONTINUE.search(body, 0, 2048) if pages > 1 or self.before_more is None else None
+                found = _CONTINUE.search(body, 0, 2048)
                 ahead = found[1].decode() if found is not None else ""
-                coming = asyncio.create_task(self._fetch_page(ahead)) if ahead else None
+                gate = self.before_more if pages == 1 and not self.state.is_synced else None
+                if gate is not None and ahead and self.first_namespace and not self.namespace:
+                    own = self._decoder.read_list(await self._fetch_page("", self.first_namespace))
+                    yield replace(own[0], continue_=ahead, remaining_item_count=None), own[1], 0
+                    await gate()
+                    gate = None
+                coming = asyncio.create_task(self._fetch_page(ahead)) if ahead and gate is None else None
                 await asyncio.sleep(0)
                 page = self._decoder.read_list(body)
-                if pages == 1 and page[0].continue_ and self.first_namespace and not self.namespace:
-                    own = await self._fetch_page("", self.first_namespace)
-                    page[1].extend(self._decoder.read_list(own)[1])
                 yield page
                 previous, token = token, page[0].continue_
                 check_page(f"list {self.resource.plural}", pages, token, previous)
-                if pages == 1 and self.before_more is not None:
-                    await self.before_more()
+                if gate is not None:
+                    await gate()
                 if coming is not None and ahead != token:
                     coming.cancel()
                     coming = None
