@@ -55,6 +55,8 @@ READ_S = 30.0
 POLL_S = 0.5
 # Sustained rate of reads for all jobs together, a fifth of the rate limit, and burst for the first jobs.
 PER_S, BURST = 2.0, 40
+# Those of the logs that are kept of jobs that ended; live jobs do not wait for them.
+KEPT_PER_S, KEPT_BURST = 1.0, 16
 # Concurrent reads, so that a node that does not answer does not delay the others.
 MAX_READS = 4
 # One of so many reads is for a rank other than the chief, even if chiefs are waiting.
@@ -147,6 +149,8 @@ class LifeFeed:
         self._turn = 0
         # A limiter of its own, so that many jobs cost the cluster no more than a few.
         self._limiter = RateLimiter(PER_S, BURST, reserve=0, background_delay_s=0)
+        self._kept_limiter = RateLimiter(KEPT_PER_S, KEPT_BURST, reserve=0, background_delay_s=0)
+        self._to_keep: asyncio.Queue[tuple[Job, ReadTail]] = asyncio.Queue()
 
     def _is_idle(self) -> bool:
         self._next_chief()
@@ -166,6 +170,7 @@ class LifeFeed:
         slots = asyncio.Semaphore(MAX_READS)
         with background_requests():
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_ended())
                 while True:
                     await slots.acquire()
                     while (found := self._next()) is None:
@@ -379,7 +384,7 @@ class LifeFeed:
             try:
                 tail = await self._hub.read_tail(target, KEPT_LINES if is_own else FIRST_LINES)
             except KubeError:
-                await self._keep_logs(job, None)
+                await self._keep_streamed(job)
                 raise
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
@@ -390,23 +395,30 @@ class LifeFeed:
             if not values:
                 curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
                 values = _losses_of(curves)
-            await self._keep_logs(job, partial(self._read_kept, target, tail))
+            if is_own:
+                self._to_keep.put_nowait((job, partial(self._read_kept, target, tail)))
         self.runs.add(with_alerts(self._newest(reads), reads.alerts))
         self.life.set_loss(reads.job, values)
 
     def _is_own(self, job: Job) -> bool:
         return job.user in own_names(self.client.config.acting_user)
 
-    async def _keep_logs(self, job: Job, read_tail: ReadTail | None) -> None:
+    async def _keep_streamed(self, job: Job) -> None:
         if self._is_own(job):
+            await keep_logs(self.runs.journal, job, None, self._hub.streamed_lines)
+
+    async def _keep_ended(self) -> None:
+        while True:
+            job, read_tail = await self._to_keep.get()
             await keep_logs(self.runs.journal, job, read_tail, self._hub.streamed_lines)
+            self._to_keep.task_done()
 
     async def _read_kept(
         self, chief: Target, tail: Sequence[LogLine], target: Target, lines: int
     ) -> Sequence[LogLine]:
-        if target is chief:
+        if target.key == chief.key:
             return tail
-        await self._limiter.acquire(is_urgent=False)
+        await self._kept_limiter.acquire(is_urgent=False)
         return await self._hub.read_tail(target, lines)
 
     async def _record_gone(self, reads: _JobReads) -> None:
@@ -414,7 +426,7 @@ class LifeFeed:
         job = self._gone[reads.job.uid]
         try:
             if await is_gone(self.client, job.ref, job.uid):
-                await self._keep_logs(job, None)
+                await self._keep_streamed(job)
                 self.runs.add(as_deleted(replace_record(self._newest(reads), is_partial=True)))
         finally:
             for by_uid in (self._gone, self._reads):

@@ -278,6 +278,7 @@ async def ended(
             answers[0] = last
             jobs = (replace(job, status=status),)
             await until(lambda: job.uid in feed.runs)
+            await feed._to_keep.join()
         yield cluster, client, feed, jobs[0]
 
 
