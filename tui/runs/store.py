@@ -31,7 +31,9 @@ class RunStore:
 
     def __init__(self, state_folder: Path | None = None) -> None:
         self._folder = state_folder
-        self._runs: dict[str, RunRecord | bytes] | None = None
+        # Those that were asked for, or all, in order; None for one that is not stored.
+        self._runs: dict[str, RunRecord | bytes | None] = {}
+        self._has_all = self._has_moved = False
         self._version = 0
         self._problems: list[str] = []
 
@@ -54,17 +56,17 @@ class RunStore:
 
     def get(self, uid: str) -> RunRecord | None:
         """Return the record of a run; None if there is none, or it is damaged."""
-        if self._runs is None:
-            self._refresh()
-        runs = self._runs or {}
-        found = runs.get(uid)
+        self._move_old()
+        if uid not in self._runs and not self._has_all:
+            rows = self.journal.rows("SELECT record FROM runs WHERE uid = ?", uid)
+            self._runs[uid] = rows[0][0] if rows else None
+        found = self._runs.get(uid)
         if isinstance(found, bytes):
             try:
-                found = runs[uid] = msgspec.json.decode(found, type=RunRecord)
+                found = self._runs[uid] = msgspec.json.decode(found, type=RunRecord)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 self._problems.append(f"{self.journal.path}, run {uid}: {error}")
-                del runs[uid]
-                return None
+                found = self._runs[uid] = None
         return found
 
     def find(self, uid: str) -> float | None:
@@ -74,8 +76,12 @@ class RunStore:
 
     def records(self) -> list[RunRecord]:
         """Return all records of jobs that ran, as they are now in the journal, the newest last."""
-        self._refresh()
-        found = map(self.get, list(self._runs or ()))
+        self._move_old()
+        version = self.journal.version
+        if not self._has_all or version != self._version:  # another console may have stored runs since
+            self._runs = dict(self.journal.rows("SELECT uid, record FROM runs ORDER BY seq"))
+            self._has_all, self._version = True, version
+        found = map(self.get, list(self._runs))
         return [each for each in found if each is not None and each.has_run]
 
     @property
@@ -86,14 +92,12 @@ class RunStore:
     def add(self, record: RunRecord) -> None:
         """Store a record in place of an earlier one of the run. An unwritable folder is no error."""
         record = msgspec.structs.replace(record, problem="", seen_s=record.seen_s or time.time())
-        if self._runs is None:
-            self._refresh()
+        self._move_old()
         self.journal.write((_PUT, record.uid, _encode(record)), (_DROP, MAX_RUNS))
-        runs = self._runs if self._runs is not None else {}
-        runs.pop(record.uid, None)
-        runs[record.uid] = record
-        if len(runs) > MAX_RUNS:
-            del runs[next(iter(runs))]
+        self._runs.pop(record.uid, None)
+        self._runs[record.uid] = record
+        if len(self._runs) > MAX_RUNS:
+            del self._runs[next(iter(self._runs))]
 
     def clear(self) -> int:
         """Delete the journal's entries and return how many runs there were.
@@ -104,20 +108,13 @@ class RunStore:
         count = len(self.records())
         if not self.journal.clear():
             raise OSError(0, self.journal.problems[-1])
-        self._runs, self._problems = None, []
+        self._runs, self._problems, self._has_all = {}, [], False
         return count
 
-    def _refresh(self) -> None:
-        # Another console may have stored runs since.
-        version = self.journal.version
-        if self._runs is None:
-            self._move_old()
-        elif version == self._version:
-            return
-        self._version = version
-        self._runs = dict(self.journal.rows("SELECT uid, record FROM runs ORDER BY seq"))
-
     def _move_old(self) -> None:
+        if self._has_moved:
+            return
+        self._has_moved = True
         path = self.journal.path.with_name(OLD_FILE) if self.journal.path is not None else None
         if path is None or not path.exists():
             return
