@@ -34,11 +34,15 @@ RATE, STORM_S = 2000, 60
 KEY_EVERY_S, UNCOUNTED_PRESSES = 0.4, 12  # the first presses of a storm are not counted
 LIFETIME_S = 1800.0
 _OURS = """
-import asyncio
+import asyncio, gc
+import k8s.client.session  # else imported by the first request
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.reasons.job_reasons import JobReasons
+from tui.__main__ import GARBAGE
 from tui.tables.filters import own_names
+
+gc.set_threshold(*GARBAGE)  # as in the console
 
 async def read(kubeconfig):
     async with await Client.connect(kubeconfig) as client:
