@@ -225,6 +225,7 @@ class ClusterMirror:
             ROWS_FIRST_S,
             lambda each: each.listed is not None and self.latest.progress == self._header().progress,
         )
+        await asyncio.sleep(PUBLISH_S)  # until they are painted
 
     async def _wait_for_others(self) -> None:
         # Rows are jobs and nodes, of which there are few: the pods that fill them can wait.
