@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,8 +33,9 @@ from k8s.logs.lines import (
     Piece,
     Splitter,
     Target,
+    read_stamp,
 )
-from k8s.logs.prefixes import NO_OWNER, RankReader
+from k8s.logs.prefixes import NO_OWNER, RankReader, named_start
 from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
@@ -76,6 +78,8 @@ class LogRequest(msgspec.Struct, frozen=True):
     """Longer lines come in pieces of at most so many bytes, and the start of a followed line at once."""
     is_raw: bool = False
     """Read from the start, without follow, as `LogBlock`s."""
+    is_named: bool = False
+    """Read as `LogBlock`s of lines with the names of their writers, as far as their times are in order."""
 
 
 WHOLE_LOG = LogRequest()
@@ -365,7 +369,7 @@ class Follower:
         is_first = self._is_first_run and not since_time
         # Without timestamps for as long as all goes well: they are half of a log of short lines.
         raw = self._delivered if self._delivered is not None and not self._delivered.remaining else None
-        splitter = Splitter(request.max_line_bytes, request.piece_bytes)
+        splitter, is_named = Splitter(request.max_line_bytes, request.piece_bytes), request.is_named
         partial_s = _PARTIAL_S if is_stream and request.piece_bytes else None
         opened_ns = (time.time() + self._client.server_clock_offset_s) * 1e9
         try:
@@ -390,6 +394,9 @@ class Follower:
                             raw.add(chunk)
                             self._failures = 0
                             yield [*self._reconnected(), self._block(chunk)]
+                            continue
+                        if is_named and not self._cursor.is_resumed and (whole := splitter.whole(chunk)):
+                            yield self._named(*whole)
                             continue
                         for start in range(0, len(chunk), _BYTES_PER_TURN):
                             if self._turn is not None:
@@ -442,6 +449,16 @@ class Follower:
             self._reconnected_last = False
         return items
 
+    def _named(self, stamps: list[bytes], raws: list[bytes]) -> list[Item]:
+        self._cursor.add(stamps)
+        self._failures = self._quiet_reads = 0
+        self._last_notice = self.refusal = ""
+        items = self._reconnected()
+        self._stamp_ns, self._owner, self._reconnected_last = read_stamp(stamps[-1])[0], NO_OWNER, False
+        rows = self._ranks.named(raws, partial(named_start, self.target.name))
+        number = next(self._numbers)
+        return [*items, LogBlock(self._stamp_ns, b"", self.target, number, lines=rows, stamps=stamps)]
+
     def _reconnected(self, proof: str = "") -> list[Item]:
         if self._lost_at_s is None:
             return []
@@ -476,23 +493,12 @@ class Follower:
         for piece in pieces:
             stamp_ns, raw = piece.stamp_ns, piece.raw
             last_ns = stamp_ns or last_ns
-            owner = owner._replace(prefix_bytes=0) if piece.offset else owner_of(raw)
-            rank, is_proven, prefix_bytes = owner
-            seq, is_stamped = next(numbers), stamp_ns > 0 and not piece.offset
+            missing, offset, ends = piece.missing_bytes, piece.offset, piece.has_end
+            owner = owner._replace(prefix_bytes=0) if offset else owner_of(raw)
+            rank, is_proven, prefix = owner
+            seq, is_timed = next(numbers), stamp_ns > 0 and not offset
             lines.append(
-                LogLine(
-                    last_ns,
-                    raw,
-                    target,
-                    seq,
-                    rank,
-                    is_proven,
-                    prefix_bytes,
-                    piece.missing_bytes,
-                    is_stamped,
-                    piece.offset,
-                    piece.has_end,
-                )
+                LogLine(last_ns, raw, target, seq, rank, is_proven, prefix, missing, is_timed, offset, ends)
             )
         self._stamp_ns, self._owner = last_ns, owner
         return lines

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,41 +26,47 @@ WINDOW_S = 0.3
 # Logs streamed at once; the others are polled every few seconds, and lose nothing either.
 MAX_STREAMS = 32
 
+_Timed: TypeAlias = tuple[list[Any], list[Any]]
 
-async def by_time(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncGenerator[list[Item], None]:
-    """Merge finite logs, holding one batch of each in memory; more than `MAX_STREAMS` are concatenated."""
+
+async def by_time(
+    sources: Sequence[AsyncGenerator[list[Item], None]], timed: Callable[[list[Item]], _Timed] | None = None
+) -> AsyncGenerator[list[Any], None]:
+    """Merge finite logs, holding one batch of each in memory; more than `MAX_STREAMS` are concatenated.
+
+    `timed` returns times, and what of a batch to merge by them; by default its items.
+    """
     if len(sources) > MAX_STREAMS:
         text = f"{len(sources)} logs are too many to be merged by time; they follow one after the other"
         yield [Marker(Mark.NOTE, text, Target("", ""))]
         for source in sources:
             async with aclosing(source) as batches:
                 async for batch in batches:
-                    yield batch
+                    yield timed(batch)[1] if timed else batch
         return
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(aclosing(each)) for each in sources]
-        held: list[list[Item]] = [[] for _ in streams]
-        keys: list[list[int]] = [[] for _ in streams]
+        held: list[_Timed] = [([], []) for _ in streams]
         while True:
-            empty = [place for place, items in enumerate(held) if not items]
+            empty = [place for place, (_, rows) in enumerate(held) if not rows]
             firsts = await asyncio.gather(*(anext(streams[place], None) for place in empty))
             for place, read in reversed(list(zip(empty, firsts, strict=True))):
                 if read is None:
-                    del streams[place], held[place], keys[place]
+                    del streams[place], held[place]
                 else:
+                    keys, rows = timed(read) if timed else ([item.stamp_ns for item in read], read)
                     # A source keeps its own order, also where a stamp is older than the one before.
-                    held[place], keys[place] = read, list(accumulate([item.stamp_ns for item in read], max))
+                    held[place] = keys if keys == sorted(keys) else [*accumulate(keys, max)], rows
             if not streams:
                 return
-            reached_ns = min(each[-1] for each in keys)
-            ready: list[Item] = []
-            ready_keys: list[int] = []
-            for place, items in enumerate(held):
-                end = bisect_right(keys[place], reached_ns)
-                ready += items[:end]
-                ready_keys += keys[place][:end]
-                held[place], keys[place] = items[end:], keys[place][end:]
-            yield [ready[index] for index in sorted(range(len(ready)), key=ready_keys.__getitem__)]
+            reached = min(keys[-1] for keys, _ in held)
+            ready: _Timed = [], []
+            for place, (keys, rows) in enumerate(held):
+                end = bisect_right(keys, reached)
+                ready[0].extend(keys[:end])
+                ready[1].extend(rows[:end])
+                held[place] = keys[end:], rows[end:]
+            yield [ready[1][index] for index in sorted(range(len(ready[0])), key=ready[0].__getitem__)]
 
 
 _Key = tuple[str, str, str]

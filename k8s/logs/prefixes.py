@@ -11,10 +11,14 @@ Not rules, on purpose: `3: ` (srun --label, but also every numbered list), NCCL'
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import repeat
 from typing import Literal, NamedTuple
 
 import msgspec
+
+from k8s.text.sanitize import sanitize
 
 # A prefix must end within these bytes of a line.
 PREFIX_BYTES = 256
@@ -27,7 +31,6 @@ class PrefixRule(msgspec.Struct, frozen=True):
     """One prefix format."""
 
     example: str
-    source: str
     pattern: re.Pattern[bytes]
     """Group 1 is the number."""
     names: Names = "global"
@@ -37,16 +40,8 @@ class PrefixRule(msgspec.Struct, frozen=True):
     """Holds only where all ranks of an MPI job print."""
 
 
-def _rule(
-    example: str,
-    source: str,
-    pattern: bytes,
-    names: Names = "global",
-    *,
-    stays: bool = False,
-    of_launcher: bool = False,
-) -> PrefixRule:
-    return PrefixRule(example, source, re.compile(pattern), names, stays, of_launcher)
+def _rule(example: str, pattern: bytes, names: Names = "global", **flags: bool) -> PrefixRule:
+    return PrefixRule(example, re.compile(pattern), names, **flags)
 
 
 _N = rb"(\d{1,6})"
@@ -56,61 +51,37 @@ _TAG_END = rb"\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:(?: (?! ))?"
 
 # The first match wins.
 RULES: tuple[PrefixRule, ...] = (
+    # Our jobs' TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; the excepthook of torch's init_process_group
+    _rule("[rank3]: step 1", rb"\[rank" + _N + rb"\]: "),
+    # torch c10/util/Logging.cpp: the rank before every message of the C++ side
     _rule(
-        "[rank3]: step 1",
-        "our jobs' TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; the excepthook of torch's init_process_group",
-        rb"\[rank" + _N + rb"\]: ",
+        "[rank3]:[W1014 12:00:00.000 ProcessGroupNCCL.cpp:1] x", rb"\[rank" + _N + rb"\]:(?=\[[IWEF]\d* ?\d)"
     ),
+    # torchrun --role rank --tee 3, as torchtitan's run_train.sh: the place on the node
+    _rule("[rank3]:step 1", rb"\[rank" + _N + rb"\]:", "either"),
+    # torch/distributed/elastic/multiprocessing/tail_log.py with its default [<role><local rank>]:
+    _rule("[default3]:step 1", rb"\[(?:default|trainer|worker)" + _N + rb"\]:", "local"),
+    # Open MPI mpirun --tag-output; PRRTE --output tag, tag-fullname, tag-detailed
+    _rule("[1,3]<stdout>:step 1", rb"\[[^\],\s]*," + _N + _TAG_END),
+    # Open MPI 5 and 4: mpirun --tag-output --timestamp-output
+    _rule("[Tue May 14 12:00:00 2024][1,3]<stdout>: x", rb"\[" + _DATE + rb"\]\[[^\],\s]*," + _N + _TAG_END),
+    _rule("Tue May 14 12:00:00 2024[1,3]<stdout>:step 1", _DATE + rb"\[[^\],\s]*," + _N + _TAG_END),
+    # horovodrun with Gloo
+    _rule("[3]<stdout>:step 1", rb"\[" + _N + rb"\]<(?:stdout|stderr)>:"),
+    # MPICH Hydra -prepend-rank, Intel MPI -l
+    _rule("[3] step 1", rb"\[" + _N + rb"\] ", of_launcher=True),
+    # lightning/fabric/utilities/rank_zero.py rank_prefixed_message
+    _rule("[rank: 3] step 1", rb"\[(?i:rank)(?:: ?|=| )" + _N + rb"\]:? "),
+    # logfmt, and by hand
+    _rule("rank=3 step=1", rb"(?i:rank)=" + _N + rb"(?= )", stays=True),
+    _rule("rank 3: step 1", rb"(?i:rank) ?" + _N + rb": "),
+    # nemo/utils/formatters/base.py DEBUG_FORMAT
     _rule(
-        "[rank3]:[W1014 12:00:00.000 ProcessGroupNCCL.cpp:1] x",
-        "torch c10/util/Logging.cpp: the rank before every message of the C++ side",
-        rb"\[rank" + _N + rb"\]:(?=\[[IWEF]\d* ?\d)",
+        "[NeMo I 2024-05-14 train:12 rank:3] x", rb"\[NeMo [A-Z] [^\]]{1,120} rank:" + _N + rb"\]", stays=True
     ),
-    _rule(
-        "[rank3]:step 1",
-        "torchrun --role rank --tee 3, as torchtitan's run_train.sh: the place on the node",
-        rb"\[rank" + _N + rb"\]:",
-        "either",
-    ),
-    _rule(
-        "[default3]:step 1",
-        "torch/distributed/elastic/multiprocessing/tail_log.py with its default [<role><local rank>]:",
-        rb"\[(?:default|trainer|worker)" + _N + rb"\]:",
-        "local",
-    ),
-    _rule(
-        "[1,3]<stdout>:step 1",
-        "Open MPI mpirun --tag-output; PRRTE --output tag, tag-fullname, tag-detailed",
-        rb"\[[^\],\s]*," + _N + _TAG_END,
-    ),
-    _rule(
-        "[Tue May 14 12:00:00 2024][1,3]<stdout>: step 1",
-        "Open MPI 5 mpirun --tag-output --timestamp-output",
-        rb"\[" + _DATE + rb"\]\[[^\],\s]*," + _N + _TAG_END,
-    ),
-    _rule(
-        "Tue May 14 12:00:00 2024[1,3]<stdout>:step 1",
-        "Open MPI mpirun --tag-output --timestamp-output",
-        _DATE + rb"\[[^\],\s]*," + _N + _TAG_END,
-    ),
-    _rule("[3]<stdout>:step 1", "horovodrun with Gloo", rb"\[" + _N + rb"\]<(?:stdout|stderr)>:"),
-    _rule("[3] step 1", "MPICH Hydra -prepend-rank, Intel MPI -l", rb"\[" + _N + rb"\] ", of_launcher=True),
-    _rule(
-        "[rank: 3] step 1",
-        "lightning/fabric/utilities/rank_zero.py rank_prefixed_message",
-        rb"\[(?i:rank)(?:: ?|=| )" + _N + rb"\]:? ",
-    ),
-    _rule("rank=3 step=1", "logfmt", rb"(?i:rank)=" + _N + rb"(?= )", stays=True),
-    _rule("rank 3: step 1", "by hand", rb"(?i:rank) ?" + _N + rb": "),
-    _rule(
-        "[NeMo I 2024-05-14 12:00:00 train:12 rank:3] x",
-        "nemo/utils/formatters/base.py DEBUG_FORMAT",
-        rb"\[NeMo [A-Z] [^\]]{1,120} rank:" + _N + rb"\]",
-        stays=True,
-    ),
+    # deepspeed/utils/logging.py log_dist
     _rule(
         "[2024-05-14 12:00:00,000] [INFO] [logging.py:69:log_dist] [Rank 3] x",
-        "deepspeed/utils/logging.py log_dist",
         rb"\[\d{4}-[^\]]{1,40}\] \[[A-Z]+\] \[[^\]]{1,80}\] \[Rank " + _N + rb"\] ",
         stays=True,
     ),
@@ -151,13 +122,27 @@ class RankReader:
         """Return the owner of a line; without a prefix, the pod's only rank or `NO_OWNER`."""
         # Most lines begin with the first rule's prefix, as one of the lines before.
         if raw.startswith(b"[rank") and (end := raw.find(b"]: ", 6, 14)) > 0:
-            start = raw[: end + 3]
+            start = raw[:end]
             if (known := self._owners.get(start)) is None:
                 if len(self._owners) >= _KNOWN_STARTS:
                     self._owners.clear()
-                known = self._owners[start] = self._read_owner(start)
+                known = self._owners[start] = self._read_owner(raw[: end + 3])
             return known
         return self._read_owner(raw)
+
+    def named(self, raws: Iterable[bytes], name_of: Callable[[int | None], bytes]) -> list[bytes]:
+        """Return lines with the names of their writers in place of the prefixes."""
+
+        def named(raw: bytes) -> bytes:
+            owner = self.owner(raw)
+            return name_of(owner.rank) + raw[owner.prefix_bytes :]
+
+        names = {start: named(start + b"]: ") for start in self._owners}
+        parts = map(bytes.partition, raws, repeat(b"]: "))
+        return [
+            names[start] + rest if end and start in names else named(start + end + rest)
+            for start, end, rest in parts
+        ]
 
     def _read_owner(self, raw: bytes) -> LineOwner:
         rules = _BY_START.get(raw[0]) if raw else None
@@ -181,3 +166,9 @@ class RankReader:
             return LineOwner(ranks[number], False, prefix_bytes)
         # A local rank without a known global one: claim nothing, hide nothing.
         return NO_OWNER
+
+
+@lru_cache(4096)
+def named_start(name: str, rank: int | None) -> bytes:
+    """Return the name of a writer as it is printed before its lines."""
+    return f"[{sanitize(name if rank is None else f'{name} {rank}')}] ".encode()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing
-from itertools import count
+from contextlib import aclosing
+from itertools import count, groupby
 
 import msgspec
 
@@ -24,15 +24,17 @@ from k8s.logs.lines import (
     Marker,
     Target,
     in_time_order,
+    to_stamp,
     write_stamp,
 )
-from k8s.logs.prefixes import RankReader
+from k8s.logs.prefixes import RankReader, named_start
 from k8s.text.errors import NotFound
-from k8s.text.sanitize import log_text, sanitize
+from k8s.text.sanitize import log_text
 
 _WINDOW_S = 0.25
 _WAITING_BATCHES = 64
 _TERMINAL_CHARS = 1_000_000
+_NOBODY = Target("", "")
 # Of a line that is printed before its end.
 _PIECE_BYTES = 256 * 1024
 _WITHHELD_LINES, _WITHHELD_BYTES = 10_000, 16 * 2**20
@@ -53,7 +55,7 @@ class Options(msgspec.Struct, frozen=True):
     previous: bool = False
     every: bool = False
     raw: bool = False
-    """Return a single log as `LogBlock`s where its lines need no times."""
+    """Return `LogBlock`s to be written as they are: of a single log without times, of `every` with names."""
     first_rank: bool = False
     """Read only rank 0 of the chief even if its ranks are not declared, as with a launcher."""
 
@@ -131,6 +133,7 @@ async def read(
     finder = _RankFinder(rank) if rank and not is_declared else None
     follow = options.follow and not options.previous
     is_from_start = options.tail is None and options.since_s is None and not options.since_time
+    is_single = len(selected) == 1 and not options.every
     request = LogRequest(
         tail=options.tail,
         since_s=options.since_s,
@@ -139,8 +142,9 @@ async def read(
         previous=options.previous,
         max_line_bytes=LONGEST_LINE_BYTES,
         # Lines of several pods stay whole.
-        piece_bytes=_PIECE_BYTES if len(selected) == 1 and not options.every else 0,
-        is_raw=options.raw and is_from_start and not follow and len(selected) == 1 and finder is None,
+        piece_bytes=_PIECE_BYTES if is_single else 0,
+        is_raw=options.raw and is_from_start and is_single and not follow and finder is None,
+        is_named=options.raw and options.every and not follow,
     )
     numbers = count()
     own = None
@@ -148,16 +152,17 @@ async def read(
         own = _OwnLines(selection, instance, withholds=not follow, keeps_unmarked=options.rank is None)
     blocks = _RankBlocks(selected[0], rank, own) if request.is_raw and rank is not None else None
     followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in selected]
-    async with AsyncExitStack() as stack:
-        if len(followers) == 1 and updates is None:
-            batches = await stack.enter_async_context(aclosing(followers[0].batches()))
-        elif request.follow:
-            merged = _MergedFollowers(client, followers, request, backoff, numbers)
-            batches = await stack.enter_async_context(aclosing(merged.batches(updates, options)))
-        else:
-            batches = await stack.enter_async_context(
-                aclosing(by_time([each.batches() for each in followers]))
-            )
+    sources = [each.batches() for each in followers]
+    batches: AsyncGenerator[Sequence[Item], None] = sources[0]
+    if request.is_named:
+        batches = _named(sources)
+    elif request.follow and (len(followers) > 1 or updates is not None):
+        by_key = {each.target.key: each for each in followers}
+        merged = _MergedFollowers(client, by_key, request, backoff, numbers)
+        batches = merged.batches(updates, options)
+    elif len(followers) > 1:
+        batches = by_time(sources)
+    async with aclosing(batches):
         async for batch in batches:
             chosen: Sequence[Item] = batch
             if blocks is not None:
@@ -281,6 +286,30 @@ class _RankBlocks:
         return [LogBlock(0, text, self._target, 0)] if text else []
 
 
+def _rows(batch: list[Item]) -> tuple[list[bytes], list[bytes | Marker]]:
+    stamps: list[bytes] = []
+    rows: list[bytes | Marker] = []
+    for item in batch:
+        if isinstance(item, LogBlock):
+            stamps += item.stamps
+            rows += item.lines
+            continue
+        stamps.append(to_stamp(item.stamp_ns))
+        rows.append(
+            named_start(item.source.name, item.rank) + item.text if isinstance(item, LogLine) else item
+        )
+    return stamps, rows
+
+
+async def _named(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncGenerator[list[Item], None]:
+    # Lines as they are printed, merged by time into one block between two markers.
+    async with aclosing(by_time(sources, _rows)) as batches:
+        async for rows in batches:
+            for kind, group in groupby(rows, type):
+                some = [*group]
+                yield some if kind is Marker else [LogBlock(0, b"\n".join([*some, b""]), _NOBODY, 0)]
+
+
 class _RankFinder:
     def __init__(self, rank: int) -> None:
         self._selection = LogSelection(rank=rank)
@@ -324,23 +353,17 @@ class _RankFinder:
         )
 
 
-class _MergedFollowers:
-    def __init__(
-        self,
-        client: Client,
-        followers: Sequence[Follower],
-        request: LogRequest,
-        backoff: Backoff,
-        numbers: Iterator[int],
-    ) -> None:
-        self._client = client
-        self._followers = {each.target.key: each for each in followers}
-        self._request = request
-        self._backoff = backoff
-        self._numbers = numbers
-        self._queue: asyncio.Queue[Sequence[Item] | None] = asyncio.Queue(_WAITING_BATCHES)
-        self._left = 0
-        self._is_watching = True
+class _MergedFollowers(msgspec.Struct):
+    client: Client
+    followers: dict[tuple[str, str, str], Follower]
+    request: LogRequest
+    backoff: Backoff
+    numbers: Iterator[int]
+    queue: asyncio.Queue[Sequence[Item] | None] = msgspec.field(
+        default_factory=lambda: asyncio.Queue(_WAITING_BATCHES)
+    )
+    left: int = 0
+    is_watching: bool = True
 
     async def batches(
         self, updates: AsyncIterator[Sequence[Target]] | None, options: Options
@@ -348,13 +371,13 @@ class _MergedFollowers:
         # In its own task: a generator that is closed inside a TaskGroup raises BaseExceptionGroup.
         running = asyncio.create_task(self._run(updates, options))
         try:
-            while self._left or self._is_watching or not self._queue.empty():
-                items = list(await self._queue.get() or ())
+            while self.left or self.is_watching or not self.queue.empty():
+                items = list(await self.queue.get() or ())
                 deadline = asyncio.get_running_loop().time() + _WINDOW_S
                 while len(items) < 5_000:
                     try:
                         async with asyncio.timeout_at(deadline):
-                            items.extend(await self._queue.get() or ())
+                            items.extend(await self.queue.get() or ())
                     except TimeoutError:
                         break
                 yield in_time_order(items)
@@ -367,27 +390,27 @@ class _MergedFollowers:
     async def _run(self, updates: AsyncIterator[Sequence[Target]] | None, options: Options) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for follower in self._followers.values():
+                for follower in self.followers.values():
                     self._start(group, follower)
-                self._is_watching = updates is not None
+                self.is_watching = updates is not None
                 if updates is not None:
                     group.create_task(self._watch(group, updates, options))
         except Exception:
-            self._left, self._is_watching = 0, False
-            await self._queue.put(None)
+            self.left, self.is_watching = 0, False
+            await self.queue.put(None)
             raise
 
     def _start(self, group: asyncio.TaskGroup, follower: Follower) -> None:
-        follower.is_streamed = self._left < MAX_STREAMS
-        self._left += 1
+        follower.is_streamed = self.left < MAX_STREAMS
+        self.left += 1
         group.create_task(self._follow(follower))
 
     async def _follow(self, follower: Follower) -> None:
         async with aclosing(follower.batches()) as batches:
             async for batch in batches:
-                await self._queue.put(batch)
-        self._left -= 1
-        await self._queue.put(None)
+                await self.queue.put(batch)
+        self.left -= 1
+        await self.queue.put(None)
 
     async def _watch(
         self, group: asyncio.TaskGroup, updates: AsyncIterator[Sequence[Target]], options: Options
@@ -398,16 +421,16 @@ class _MergedFollowers:
             except NotFound:
                 continue
             for target in selected:
-                if target.key in self._followers:
-                    self._followers[target.key].retarget(target)
+                if target.key in self.followers:
+                    self.followers[target.key].retarget(target)
                     continue
                 follower = Follower(
-                    self._client, target, self._request, backoff=self._backoff, numbers=self._numbers
+                    self.client, target, self.request, backoff=self.backoff, numbers=self.numbers
                 )
-                self._followers[target.key] = follower
+                self.followers[target.key] = follower
                 self._start(group, follower)
-        self._is_watching = False
-        await self._queue.put(None)
+        self.is_watching = False
+        await self.queue.put(None)
 
 
 class LinePrinter:
@@ -415,7 +438,6 @@ class LinePrinter:
 
     def __init__(self, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False) -> None:
         self._timestamps, self._name, self._is_terminal = timestamps, name, is_terminal
-        self._starts: dict[str, dict[int | None, bytes]] = {}
         self._open: Target | None = None  # the writer of a line whose end is still to come
 
     def format(self, lines: Iterable[LogLine]) -> bytes:
@@ -423,7 +445,14 @@ class LinePrinter:
         if self._timestamps or self._is_terminal:
             return b"".join(map(self._full, lines))
         if self._name:
-            return b"".join(self._named(lines))
+            return b"".join(
+                [
+                    named_start(line.source.name, line.rank) + line.text + b"\n"
+                    if type(line) is LogLine
+                    else line.raw
+                    for line in lines
+                ]
+            )
         return b"".join(
             [line.raw if type(line) is LogBlock else self._ended(line, line.raw) for line in lines]
         )
@@ -442,17 +471,6 @@ class LinePrinter:
             text = b"\r".join(log_text(each, cap=_TERMINAL_CHARS).encode() for each in text.split(b"\r"))
         elif self._is_terminal:
             text = log_text(text, cap=_TERMINAL_CHARS, missing_bytes=line.missing_bytes).encode()
-        return self._ended(line, stamp + (self._start(line) if self._name else b"") + text)
-
-    def _named(self, lines: Iterable[LogLine]) -> Iterator[bytes]:
-        source: Target | None = None
-        starts: dict[int | None, bytes] = {}
-        for line in lines:
-            if line.source is not source:
-                source = line.source
-                starts = self._starts.setdefault(source.name, {})
-            yield (starts.get(line.rank) or self._start(line)) + line.raw[line.prefix_bytes :] + b"\n"
-
-    def _start(self, line: LogLine) -> bytes:
-        who = sanitize(line.source.name if line.rank is None else f"{line.source.name} {line.rank}")
-        return self._starts.setdefault(line.source.name, {}).setdefault(line.rank, f"[{who}] ".encode())
+        return self._ended(
+            line, stamp + (named_start(line.source.name, line.rank) if self._name else b"") + text
+        )

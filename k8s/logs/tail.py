@@ -73,20 +73,9 @@ async def read_tail(
         del body[: body.find(b"\n") + 1]  # the rest of a line whose timestamp was cut off
     splitter, reader = Splitter(), RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
     pieces = [*splitter.feed(bytes(body)), *splitter.finish()]
-    owned = [(piece, reader.owner(piece.raw)) for piece in pieces]
     return tuple(
-        LogLine(
-            piece.stamp_ns,
-            piece.raw,
-            target,
-            seq,
-            owner.rank,
-            rank_is_proven=owner.is_proven,
-            prefix_bytes=owner.prefix_bytes,
-            missing_bytes=piece.missing_bytes,
-            is_stamped=bool(piece.stamp_ns),
-        )
-        for seq, (piece, owner) in enumerate(owned)
+        LogLine(p.stamp_ns, p.raw, target, seq, *reader.owner(p.raw), p.missing_bytes, bool(p.stamp_ns))
+        for seq, p in enumerate(pieces)
     )
 
 

@@ -190,17 +190,8 @@ def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argp
     ]
     lines = _chosen(lines, flags.tag)
     sources = {name: each.source for name, each in found.items()}
-    if flags.output == "json":
-        for piece in json_pieces(lines, sources):
-            sys.stdout.write(piece)
-        return
-    if flags.output == "csv":
-        points = (
-            (line.run, line.name, *point)
-            for line in lines
-            for point in zip(line.steps, line.wall_times, line.values, strict=True)
-        )
-        write_csv(chain([("run", "tag", "step", "wall_time", "value")], points))
+    if not is_plot:
+        _print_points(lines, sources, flags.output)
         return
     width = shutil.get_terminal_size((100, 24)).columns
     view = PlotOptions(x_axis=flags.x_axis or "step", ascii_only=options.is_ascii)
@@ -345,30 +336,33 @@ def _lines(curves: Sequence[ScalarCurve]) -> list[PlotLine]:
 
 
 def _print(lines: Sequence[PlotLine], run: _Read, form: str, *, is_ascii: bool) -> None:
-    if form == "json":
-        for piece in json_pieces(lines, run.source):
-            sys.stdout.write(piece)
-    elif form == "csv":
-        points = (
-            (line.name, *point)
-            for line in lines
-            for point in zip(line.steps, line.wall_times, line.values, strict=True)
-        )
-        write_csv(chain([("tag", "step", "wall_time", "value")], points))
+    if form != "plot":
+        _print_points(lines, run.source, form)
     else:
         width = shutil.get_terminal_size((100, 24)).columns
         write(f"Read from {_source_text(run)}\n")
         write("\n\n".join(plot(line, width, is_ascii=is_ascii) for line in lines))
 
 
+def _print_points(lines: Sequence[PlotLine], source: str | Mapping[str, str], form: str) -> None:
+    if form == "json":
+        for piece in json_pieces(lines, source):
+            sys.stdout.write(piece)
+        return
+    first = 1 if isinstance(source, str) else 0  # of one source, points name no run
+    points = (
+        (line.run, line.name, *point)[first:]
+        for line in lines
+        for point in zip(line.steps, line.wall_times, line.values, strict=True)
+    )
+    write_csv(chain([("run", "tag", "step", "wall_time", "value")[first:]], points))
+
+
 def json_pieces(lines: Sequence[PlotLine], source: str | Mapping[str, str]) -> Iterator[str]:
     """Yield the points as `json.dumps(…, indent=2)` writes them, ten times as fast and piece by piece.
 
-    Values and times that are not finite are null.
-
-    Args:
-        lines: The curves; those of one name follow each other.
-        source: The source, or the source of each run; then each point has its run.
+    Values and times that are not finite are null. Curves of one name follow each other. With the source
+    of each run, each point has its run.
     """
     has_runs = not isinstance(source, str)
     yield '{\n  "tags": {'

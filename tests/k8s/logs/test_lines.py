@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.logs.lines import Cursor, Piece, Splitter, read_stamp, write_stamp
+from k8s.logs.lines import Cursor, Piece, Splitter, read_stamp, to_stamp, write_stamp
 from k8s.logs.prefixes import RULES, RankReader
 
 AT = int(datetime(2026, 5, 14, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000_000
@@ -28,16 +28,11 @@ def test_kubelet_timestamps_are_parsed() -> None:
 
 
 def test_lines_without_a_timestamp_are_kept_whole() -> None:
-    cases: list[bytes] = [
-        b"",
-        b"unable to retrieve container logs for containerd://abc",
-        b"2026-05-14 10:00:01 text",
-        b"2026-99-14T10:00:01.1Z text",
-        b"2026-05-14T10:00:01.1xZ text",
-        b"2026-05-14T10:00:01.1 text",
-        b"xxxxxxxxxxTxxxxxxxxxxxxxxxxxxZ text",
-        b"\xff" * 64,
-    ]
+    cases = (
+        b"|unable to retrieve container logs for containerd://abc|2026-05-14 10:00:01 text"
+        b"|2026-99-14T10:00:01.1Z text|2026-05-14T10:00:01.1xZ text|2026-05-14T10:00:01.1 text"
+        b"|xxxxxxxxxxTxxxxxxxxxxxxxxxxxxZ text|" + b"\xff" * 64
+    ).split(b"|")
     for line in cases:
         assert read_stamp(line) == (0, 0)
 
@@ -71,6 +66,38 @@ def test_chunks_do_not_matter(lines: list[bytes], cuts: list[int]) -> None:
     assert not splitter.finish()
 
 
+@pytest.mark.parametrize("step_s", [1e-6, 7, 40, 5000])
+def test_lines_in_the_order_of_their_times_are_read_at_once(step_s: float) -> None:
+    splitter, stamps = Splitter(), [to_stamp(AT + int(number * step_s * 1e9)) for number in range(90)]
+    stream = b"".join(stamp + b"[rank0]: text\n" for stamp in stamps)
+    halves = splitter.whole(stream[:2000]), splitter.whole(stream[2000:])
+    assert [stamp for half in halves if half for stamp in half[0]] == stamps
+
+
+STAMPS = b"2026-02-30T10:00:01.123456789Z |2026-05-14T10:00:61.123456789Z |2026-05-14T10:00:01.12345678 Z "
+STAMPS += (
+    b"|2026-05-14T10:00:01.123456789Z|2026-05-14T10:00:01.123456789+08:00 |1970-01-01T00:00:00.000000000Z "
+)
+REFUSED = [*STAMPS.split(b"|"), to_stamp(AT + 1) + b"x\n" + to_stamp(AT), to_stamp(AT) + b"x" * 99]
+
+
+@pytest.mark.parametrize("chunk", [*(each + b"x\n" for each in REFUSED), b"2026"])
+def test_other_lines_are_not_read_at_once(chunk: bytes) -> None:
+    splitter, other = Splitter(100), Splitter(100)
+    assert splitter.whole(chunk) is None
+    assert (splitter.feed(chunk), splitter.finish()) == (other.feed(chunk), other.finish())
+
+
+def test_names_replace_the_prefixes_of_lines() -> None:
+    reader = RankReader((4, 5))
+    lines = [b"[rank5]: a", b"[rank5", b"[rank5]", b"[rankx]: b", b"[default0]:c", b"", b"a]: b"]
+    for _ in range(2):
+        named = reader.named(lines, lambda rank: b"%a " % rank)
+        assert named == [
+            *(b"5 a", b"None [rank5", b"None [rank5]", b"None [rankx]: b", b"4 c", b"None ", b"None a]: b")
+        ]
+
+
 @given(sizes=st.lists(st.integers(0, 300), max_size=6), kept=st.integers(1, 100), step=st.integers(1, 50))
 def test_long_lines_are_cut_and_counted_to_the_byte(sizes: list[int], kept: int, step: int) -> None:
     stream = b"".join(b"x" * size + b"\n" for size in sizes)
@@ -83,8 +110,11 @@ def test_long_lines_are_cut_and_counted_to_the_byte(sizes: list[int], kept: int,
 @given(
     steps=st.lists(st.integers(0, 2_500_000_000), min_size=1, max_size=60),
     drops=st.lists(st.integers(0, 60), max_size=5),
+    has_blocks=st.booleans(),
 )
-def test_reading_again_from_a_whole_second_gives_each_line_once(steps: list[int], drops: list[int]) -> None:
+def test_reading_again_from_a_whole_second_gives_each_line_once(
+    steps: list[int], drops: list[int], has_blocks: bool
+) -> None:
     pieces, at = [], AT
     for number, step in enumerate(steps):
         at += step
@@ -94,9 +124,13 @@ def test_reading_again_from_a_whole_second_gives_each_line_once(steps: list[int]
     for drop in [*drops, len(pieces)]:
         since = cursor.since_time()
         since_ns = int(datetime.fromisoformat(since).timestamp()) * 10**9 if since else 0
-        found += cursor.take(
-            [piece for piece in pieces[: max(drop, len(found))] if piece.stamp_ns >= since_ns]
-        )
+        fresh = [piece for piece in pieces[: max(drop, len(found))] if piece.stamp_ns >= since_ns]
+        if has_blocks and fresh and not cursor.is_resumed:
+            for piece in fresh:
+                cursor.add([to_stamp(piece.stamp_ns)])
+        else:
+            fresh = cursor.take(fresh)
+        found += fresh
         assert cursor.knows
         assert cursor.missing_since_ns == 0
     assert found == pieces
@@ -133,36 +167,18 @@ def test_prefixes_of_a_pod_with_ranks_4_to_7() -> None:
 
 
 def test_a_line_that_only_resembles_a_rank_prefix_has_no_rank() -> None:
-    cases: list[bytes] = [
-        b"3: a numbered list",
-        b"[3] a footnote",
-        b"h:12:34 [3] NCCL INFO x",
-        b"[epoch3]: done",
-        b"[INFO1]: done",
-        b"[default9]:no such place",
-        b"ranking=3 of 4",
-        b"rank=best",
-        b" [rank3]: not at the start",
-        b"[rank-1]: x",
-        b"[rank99999999999999999999]: x",
-        b"",
-        b"[",
-        b"Starting rank 3",
-        "[rank\u0663]: arabic digit".encode(),
-    ]
+    cases = (
+        b"3: a numbered list|[3] a footnote|h:12:34 [3] NCCL INFO x|[epoch3]: done|[INFO1]: done|rank=best||["
+        b"|[default9]:no such place|ranking=3 of 4| [rank3]: not at the start|[rank-1]: x|Starting rank 3"
+        b"|[rank99999999999999999999]: x|[rank\xd9\xa3]: arabic digit"
+    ).split(b"|")
     for line in cases:
         assert RankReader((0, 1, 2, 3)).owner(line) == (None, False, 0)
 
 
-def test_a_number_in_brackets_is_a_rank_only_in_a_launcher() -> None:
+def test_the_owner_of_an_unmarked_line_depends_on_the_pod() -> None:
     assert RankReader(prints_all_ranks=True).owner(b"[3] hi") == (3, True, 4)
-
-
-def test_unmarked_lines_belong_to_the_only_rank_of_a_pod() -> None:
     assert RankReader((9,)).owner(b"hello") == (9, False, 0)
-
-
-def test_unmarked_launcher_lines_have_no_rank_even_with_one_rank() -> None:
     assert RankReader((0,), prints_all_ranks=True).owner(b"hello").rank is None
 
 

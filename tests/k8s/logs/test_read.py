@@ -7,14 +7,18 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.logs import (
     EVERYTHING,
+    Follower,
     Item,
     JobLogs,
     LinePrinter,
@@ -30,8 +34,8 @@ from k8s.logs import (
 )
 from k8s.logs.job import full_log
 from k8s.logs.line_queue import LogSelection, by_time
-from k8s.logs.lines import MAX_LINE_BYTES, LogBlock
-from k8s.logs.read import _OwnLines, _RankBlocks, read
+from k8s.logs.lines import MAX_LINE_BYTES, LogBlock, Splitter, to_stamp
+from k8s.logs.read import _named, _OwnLines, _RankBlocks, read
 from k8s.snapshot import Job
 from k8s.text.errors import Invalid, NotFound
 from tests.k8s.logs.job_feed import pod_of, running, taken_until, target_of, texts
@@ -227,15 +231,6 @@ async def test_one_shot_follows_all_pods_and_includes_new_pods() -> None:
     )
 
 
-async def test_one_shot_merges_finished_logs_by_time() -> None:
-    pods = [pod_of(rank, lines=30) for rank in range(5)]
-    async with connected(*pods) as (_, client):
-        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        found = await read_items(client, targets, Options(every=True))
-    assert [item.stamp_ns for item in found] == sorted(item.stamp_ns for item in found)
-    assert len(found) == 150
-
-
 async def test_batches_that_overlap_are_merged_and_a_source_keeps_its_own_order() -> None:
     async def source(name: str, *batches: Sequence[int]) -> AsyncGenerator[list[Item], None]:
         for batch in batches:
@@ -245,6 +240,62 @@ async def test_batches_that_overlap_are_merged_and_a_source_keeps_its_own_order(
     found = [item async for batch in by_time([first, second]) for item in batch]
     assert texts(found) == ["1", "2", "3", "5", "4", "5", "6", "9", "10"]
     assert [item.source.pod for item in found] == [*"abbaabbab"]
+
+
+def printed_as(streams: Sequence[Sequence[bytes]], *, is_raw: bool) -> bytes:
+    """Merge logs that come in chunks, and print their lines with the names of their writers."""
+    targets = [Target("lab", f"w{place}", ranks=(place, 9)) for place in range(len(streams))]
+
+    async def source(place: int) -> AsyncGenerator[list[Item], None]:
+        splitter = Splitter()
+        follower = Follower(Client(ClusterConfig("")), targets[place])
+        for chunk in (*streams[place], b"\n"):
+            whole = splitter.whole(chunk) if is_raw else None
+            if items := follower._named(*whole) if whole else follower._items(splitter.feed(chunk)):
+                yield items
+
+    async def merge() -> bytes:
+        sources = [source(place) for place in range(len(streams))]
+        merged = _named(sources) if is_raw else by_time(sources)
+        printer = LinePrinter(name=True)
+        return b"".join([printer.format(cast("Sequence[LogLine]", batch)) async for batch in merged])
+
+    return asyncio.run(merge())
+
+
+TIMES = st.integers(0, 3).map(lambda step: to_stamp(START_NS + step * 700_000_000)) | st.just(b"x ")
+PREFIXES = b"|[rank0]: |[rank12]: |[rank0]:|[rank0|[rank3]:  |[rankx]: |]: |[rank 3] ]: ".split(b"|")
+LINE = st.tuples(TIMES, st.sampled_from(PREFIXES), st.binary(max_size=9)).map(b"".join)
+
+
+@given(st.lists(st.lists(st.lists(LINE, max_size=5).map(b"\n".join), max_size=5), min_size=1, max_size=3))
+def test_blocks_for_a_pipe_and_lines_print_the_same_bytes(streams: Sequence[Sequence[bytes]]) -> None:
+    assert printed_as(streams, is_raw=True) == printed_as(streams, is_raw=False)
+
+
+@pytest.mark.parametrize("pods", [1, 3, 33])
+@pytest.mark.parametrize(
+    "options", [{}, {"tail": 3}, {"since_time": "2026-05-14T10:00:03Z"}, {"previous": True}]
+)
+async def test_all_pods_come_to_a_pipe_as_they_do_to_a_terminal(pods: int, options: dict[str, Any]) -> None:
+    found = []
+    for is_raw in (True, False):
+        made = [raw_pod(7, exit_code=1) for _ in range(pods)]
+        for number, pod in enumerate(made):
+            pod.name = f"job-worker-{number}"
+            pod.runs.append(Run([(START_NS + 10**10, b"[rank5]: again")]))
+            pod.faults = [Fault(cut_after=100 + 31 * number), Fault(500)]
+        async with connected(*made) as (_, client):
+            targets = [target_of(pod, number) for number, pod in enumerate(made)]
+            items = await read_items(client, targets, Options(every=True, raw=is_raw, **options))
+        lines = [each for each in items if isinstance(each, LogLine)]
+        marks = sorted(re.sub(r"[\d.]+ s", "s", each.text) for each in items if isinstance(each, Marker))
+        found.append((LinePrinter(name=True).format(lines), marks))
+        assert {type(each) for each in lines} == {LogBlock if is_raw else LogLine}
+        times = [line.stamp_ns for line in lines]
+        assert is_raw or pods > 32 or times == sorted(times)
+    assert found[0] == found[1]
+    assert found[0][0].count(b"\n") >= pods
 
 
 def test_a_pipe_gets_the_bytes_and_a_terminal_gets_harmless_text() -> None:
@@ -420,20 +471,12 @@ async def test_a_restart_while_a_raw_log_is_read_comes_after_the_end_of_the_run_
 
 
 @pytest.mark.parametrize(
-    ("options", "ranks"),
-    [
-        (Options(raw=True, tail=100), (0,)),
-        (Options(raw=True, since_s=10**9), (0,)),
-        (Options(raw=True, since_time="2020-01-01T00:00:00Z"), (0,)),
-        (Options(), (0,)),
-    ],
+    "more", [{"tail": 100}, {"since_s": 10**9}, {"since_time": "2020-01-01T00:00:00Z"}, {"raw": False}]
 )
-async def test_a_log_of_which_lines_are_chosen_is_read_with_times(
-    options: Options, ranks: tuple[int, ...]
-) -> None:
+async def test_a_log_of_which_lines_are_chosen_is_read_with_times(more: dict[str, Any]) -> None:
     pod = raw_pod(exit_code=0)
     async with connected(pod) as (_, client):
-        await read_items(client, [target_of(pod, *ranks)], options)
+        await read_items(client, [target_of(pod, 0)], replace(RAW, **more))
     assert pod.requests[0]["timestamps"] == "true"
 
 

@@ -222,7 +222,7 @@ async def print_log(
     """Print the selected lines, and return True if there were any."""
     has_lines = False
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
-    wanted = replace(wanted, raw=not (timestamps or wanted.every or is_terminal))
+    wanted = replace(wanted, raw=not (timestamps or is_terminal))
     printer = LinePrinter(timestamps=timestamps, name=wanted.every, is_terminal=is_terminal)
     # Closed before `targets` is, which it reads: a write may fail in the middle.
     async with aclosing(read(client, targets, wanted)) as batches:
