@@ -383,6 +383,8 @@ def pytorch_job(
     if workers:
         roles["Worker"] = {"replicas": workers, "restartPolicy": restart, "template": template}
     return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"nprocPerNode": "1", "runPolicy": policy, "pytorchReplicaSpecs": roles},
     }
