@@ -6,11 +6,13 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.cluster.discovery import ServedKinds
 from tests.scripted.feed import (
     BERT,
     HASTY,
     PATIENT,
     WATCHED,
+    Feed,
     jobs_of,
     keeps_its_rows,
     poked_until,
@@ -20,7 +22,7 @@ from tests.scripted.feed import (
     serve_lists,
     serve_small,
 )
-from tests.scripted.server import Answer, ScriptedCluster, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stall, refusal
 
 
 async def test_a_kind_installed_later_is_mirrored_and_its_rows_disappear_when_it_is_removed() -> None:
@@ -158,3 +160,19 @@ async def test_a_discovery_that_fails_later_adds_no_kinds() -> None:
             assert {
                 path for path in asked if "/authentication.k8s.io/" not in path
             } == set()  # who the user is
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_no_first_list_waits_for_another_and_with_a_known_server_for_no_answer(is_known: bool) -> None:
+    """Over a slow link each answer that is waited for costs a round trip."""
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        mirror = ClusterMirror(client)
+        say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
+        for path in WATCHED:
+            cluster.say(path, Stall())
+        if is_known:
+            mirror.known_served = ServedKinds({"kubeflow.org/v1": frozenset({"pytorchjobs"})})
+            cluster.say_everywhere(Stall())
+        async with Feed(mirror).running():
+            for path in WATCHED:
+                await cluster.until_asked(path)

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from msgspec.structs import replace as replaced
 
 from k8s.status import Status
-from tests.scripted.server import Answer
+from tests.scripted.server import Answer, Stall
 from tests.support.guide_runs import guide
 from tests.support.objects import batch_job, node
 from tests.support.playground import Playground, console_on
@@ -38,6 +38,8 @@ from tests.tui.settings.keys.world import (
     unseen,
     world,
 )
+from tui.screens import VIEWS
+from tui.screens.dialogs.help import HelpScreen
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.table.table import Table
@@ -334,8 +336,8 @@ async def test_keys_of_past_runs_sort_open_and_compare_them(tmp_path: Path) -> N
     async with world(tmp_path) as play:
         first, second = guide()[0], guide()[1]
         for each in (
-            replaced(first, name="b", uid="b", ended_s=2e9, status="Succeeded", tags={}),
-            replaced(second, name="a", uid="a", ended_s=1e9, status="Failed"),
+            replace(first, name="b", uid="b", ended_s=2e9, status="Succeeded", tags={}),
+            replace(second, name="a", uid="a", ended_s=1e9, status="Failed"),
         ):
             play.console.context.runs.add(each)
         await play.press("g", "space", "j", "space")
@@ -460,3 +462,20 @@ async def test_the_diagnosis_of_a_suspended_job_names_the_resume_key(tmp_path: P
         await play.until(lambda: "Suspended: its object says suspend, so it has no pods." in play.text)
         assert "Resume it: R" in play.text
         assert "pod-0" not in play.text and "gpuconsole resume" not in play.text
+
+
+@pytest.mark.slow
+async def test_views_open_and_keys_act_while_the_server_answers_nothing(tmp_path: Path) -> None:
+    of_jobs = {"job": "enter", "logs": "l", "curves": "m"}
+
+    def is_open(view: str) -> bool:
+        return play.console.views.current is not None and play.console.views.current.VIEW.name == view
+
+    async with world(tmp_path) as play:
+        play.cluster.say_everywhere(Stall())
+        opening = {each.name: typed(each.command.name) for each in VIEWS if each.command}
+        for view, keys in (opening | {name: [*typed("jobs"), key] for name, key in of_jobs.items()}).items():
+            await play.press(*keys)
+            await play.until(partial(is_open, view), view)
+            await play.press("question_mark", shows=HelpScreen)
+            await play.press("escape")
