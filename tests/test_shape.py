@@ -300,13 +300,7 @@ def test_listing_commands_import_no_job_creation_or_log_modules() -> None:
 
 NOT_FOR_THE_FIRST_FRAME = (
     *("aiohttp", "kubernetes", "yaml"),
-    *(
-        "k8s.client.auth.cluster_config",
-        "k8s.client.client",
-        "k8s.kinds",
-        "k8s.models",
-        "k8s.status.job",
-    ),
+    *("k8s.client.auth.cluster_config", "k8s.client.client", "k8s.kinds", "k8s.models", "k8s.status.job"),
     *(
         "tui.settings.config_file",
         "tui.runs.curve_feed",

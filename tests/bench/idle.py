@@ -21,11 +21,8 @@ def idle(is_smoke: bool) -> Iterator[Figure]:
         with TimedTerminal(command, columns=80, lines=24, env=env) as terminal:
             terminal.wait_for(under_cursor, PAINTED_S)
             _let_pass(terminal, 1 if is_smoke else SETTLED_S)
-            before, written, requests = (
-                Cost.of(terminal.pid),
-                len(terminal.output),
-                server.count()["requests"],
-            )
+            written, requests = len(terminal.output), server.count()["requests"]
+            before = Cost.of(terminal.pid)
             _let_pass(terminal, 2 if is_smoke else IDLE_S)
             after = Cost.of(terminal.pid)
             asked = server.count()["requests"] - requests

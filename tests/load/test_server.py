@@ -55,9 +55,7 @@ async def test_a_list_that_is_not_served_is_not_found(client: tuple[LoadCluster,
         assert (answer.status, (await answer.json())["reason"]) == (404, "NotFound")
 
 
-async def test_a_watch_of_a_namespace_has_its_changes_and_no_others(
-    client: tuple[LoadCluster, Http],
-) -> None:
+async def test_a_watch_of_a_namespace_has_its_changes_and_no_others(client: tuple[LoadCluster, Http]) -> None:
     cluster, http = client
     mark = b'"namespace":"biology"'
     pods = cluster.collections[PODS_KIND]

@@ -20,7 +20,7 @@ JOB = {
     "spec": {
         "suspend": True,
         "template": {
-            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}
         },
     },
 }

@@ -59,12 +59,7 @@ async def make_pod(client: Client) -> None:
 
 
 async def run(
-    client: Client,
-    script: str,
-    *,
-    sent: bytes = b"",
-    until: bytes = b"",
-    has_terminal: bool = False,
+    client: Client, script: str, *, sent: bytes = b"", until: bytes = b"", has_terminal: bool = False
 ) -> tuple[bytes, bytes, int | None]:
     """Run a shell's script; `sent` is sent once it has written `until`. Return output, errors, exit code."""
     words = ["sh", "-c", script]

@@ -96,10 +96,7 @@ async def is_served(admin: Client, resource: Resource, manifest: dict[str, Any])
 
 
 READY_S = 120.0
-POD: dict[str, Any] = {
-    "metadata": {"name": "seen"},
-    "spec": {"containers": [{"name": "main", **BUSYBOX}]},
-}
+POD: dict[str, Any] = {"metadata": {"name": "seen"}, "spec": {"containers": [{"name": "main", **BUSYBOX}]}}
 
 
 @every_served_kind

@@ -128,11 +128,8 @@ async def test_a_watch_requests_bookmarks_and_yields_complete_lines() -> None:
         ]
         query = cluster.asked(ALL_PODS, watch=True)[0].query
     assert found == ['{"a": "é"}'.encode(), b'{"b": 1}', b"", b"last"]
-    assert (query["resourceVersion"], query["allowWatchBookmarks"], query["timeoutSeconds"]) == (
-        "7",
-        "true",
-        "9",
-    )
+    sent = query["resourceVersion"], query["allowWatchBookmarks"], query["timeoutSeconds"]
+    assert sent == ("7", "true", "9")
     assert opened == [1]
 
 

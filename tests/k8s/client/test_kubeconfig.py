@@ -42,11 +42,8 @@ def test_contexts_of_all_files_are_listed_in_order_and_the_first_of_a_name_count
     second = write(tmp_path / "b", part("shared", "prod", server="https://second-{}"))
     found = merge([first, second])
     assert [each.name for each in found.contexts] == ["lab", "shared", "prod"]
-    assert [each.server for each in found.contexts] == [
-        "https://first-lab",
-        "https://first-shared",
-        "https://second-prod",
-    ]
+    servers = [each.server for each in found.contexts]
+    assert servers == ["https://first-lab", "https://first-shared", "https://second-prod"]
     assert found.problems == ()
 
 

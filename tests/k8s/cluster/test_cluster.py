@@ -77,11 +77,8 @@ def test_a_pod_removed_when_its_job_ended_is_not_shown_as_pending() -> None:
     bert = pytorch_job("bert", workers=2) | {"status": {"conditions": ended}}
     _, jobs = joined([node("a")], [pod_of(bert, "master-0", on="a", phase="Succeeded")], [bert])
     master, worker = jobs["bert"].instances
-    assert (master.status, worker.status, worker.reason) == (
-        Status.SUCCEEDED,
-        Status.SUCCEEDED,
-        "its pod was removed",
-    )
+    states = master.status, worker.status, worker.reason
+    assert states == (Status.SUCCEEDED, Status.SUCCEEDED, "its pod was removed")
     ended[0]["type"] = "Failed"
     _, jobs = joined([node("a")], [], [bert])
     assert [(each.status, each.reason) for each in jobs["bert"].instances] == [
@@ -273,8 +270,5 @@ def test_a_negative_gpu_count_is_treated_as_zero() -> None:
         ]["limits"]
         limits[GPU] = gpus
         nodes, jobs = joined([node("a")], [pod_of(bert, "master-0", on="a", gpus=-5)], [bert])
-        assert (jobs["bert"].gpus_requested, jobs["bert"].gpus_allocated, nodes["a"].gpus_allocated) == (
-            0,
-            0,
-            0,
-        )
+        amounts = jobs["bert"].gpus_requested, jobs["bert"].gpus_allocated, nodes["a"].gpus_allocated
+        assert amounts == (0, 0, 0)

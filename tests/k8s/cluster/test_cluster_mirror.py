@@ -32,12 +32,8 @@ async def test_nodes_pods_and_jobs_are_joined_into_one_snapshot() -> None:
             snapshot = await feed.until(lambda each: each.is_synced)
     assert (snapshot.gpus_total, snapshot.gpus_allocated) == (8, 8)
     assert [(job.ref.name, job.gpus_allocated) for job in snapshot.jobs] == [("bert", 8)]
-    assert (snapshot.context, snapshot.user, snapshot.stale, dict(snapshot.problems)) == (
-        "scripted",
-        "li",
-        "",
-        {},
-    )
+    state = snapshot.context, snapshot.user, snapshot.stale, dict(snapshot.problems)
+    assert state == ("scripted", "li", "", {})
 
 
 async def test_snapshots_are_published_at_most_ten_times_a_second_and_the_last_is_complete() -> None:

@@ -29,16 +29,7 @@ from k8s.models import (
 )
 from k8s.snapshot import Job, NodeRow
 from k8s.status import BEING_READ
-from tests.support.objects import (
-    GPU,
-    elastic_job,
-    join,
-    join_again,
-    listed,
-    pod_of,
-    pytorch_job,
-    read_jobs,
-)
+from tests.support.objects import GPU, elastic_job, join, join_again, listed, pod_of, pytorch_job, read_jobs
 
 MADE = datetime(2026, 11, 20, tzinfo=UTC)
 KINDS = (("PyTorchJob", "kubeflow.org/v1"), ("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))

@@ -109,11 +109,8 @@ def test_the_model_and_the_memory_of_a_gpu_come_from_labels() -> None:
 def test_the_gpu_memory_of_a_recorded_node_is_read() -> None:
     rows = {row.name: row for row in (node_row(read_node(obj), ()) for obj in recorded("nodes"))}
     assert rows["gpu-node-1"].gpu_memory == 81559 * 2**20
-    assert {name: row.mode for name, row in rows.items()} == {
-        "gpu-node-0": "exclusive",
-        "gpu-node-1": "exclusive",
-        "gpu-node-2": "mig",
-    }
+    modes = {name: row.mode for name, row in rows.items()}
+    assert modes == {"gpu-node-0": "exclusive", "gpu-node-1": "exclusive", "gpu-node-2": "mig"}
 
 
 def test_gpushare_memory_is_shown_as_memory_and_not_as_devices() -> None:

@@ -113,12 +113,8 @@ def test_pods_without_a_job_are_listed_under_their_direct_and_then_topmost_owner
     assert {name: row.gpus_allocated for name, row in first.items()} == {"ReplicaSet web-1": 4}
     then = rows_of(pods, [], {"set": replica_set("set", above="deployment")})
     row = then["Deployment web"]
-    assert (list(then), row.uid, row.gpus_requested, row.gpus_allocated) == (
-        ["Deployment web"],
-        "deployment",
-        4,
-        4,
-    )
+    state = list(then), row.uid, row.gpus_requested, row.gpus_allocated
+    assert state == (["Deployment web"], "deployment", 4, 4)
     assert [each.name for each in row.instances] == ["pod-0", "pod-1"]
 
 

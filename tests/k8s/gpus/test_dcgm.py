@@ -65,11 +65,8 @@ def test_dcgm_blank_values_are_unknown() -> None:
 
 def test_mig_instances_take_the_place_of_their_gpu_with_their_own_work_and_memory() -> None:
     large, small, whole = read("mig")
-    assert [(gpu.name, gpu.mig_profile) for gpu in (large, small, whole)] == [
-        ("0:1", "3g.40gb"),
-        ("0:13", "1g.10gb"),
-        ("1", ""),
-    ]
+    names = [(gpu.name, gpu.mig_profile) for gpu in (large, small, whole)]
+    assert names == [("0:1", "3g.40gb"), ("0:13", "1g.10gb"), ("1", "")]
     assert (large.utilisation, small.utilisation, whole.utilisation) == (91.0, 0.0, 42.0)
     assert (large.memory_total, small.memory_used) == (40304 * MIB, 12 * MIB)
     assert large.holders == (PodContainer("vision", "eda-0", "notebook"),)

@@ -375,12 +375,8 @@ def test_each_rank_has_the_gpu_of_its_pod_by_the_order_of_their_numbers() -> Non
         gpu(1, node="n2", pod="bert-worker-0"),
     )
     lines = readings_by_rank(job, read)
-    assert [(line.rank, line.gpu and (line.gpu.node, line.gpu.index)) for line in lines] == [
-        (0, ("n1", 5)),
-        (1, ("n1", 7)),
-        (2, ("n2", 0)),
-        (3, ("n2", 1)),
-    ]
+    by_rank = [(line.rank, line.gpu and (line.gpu.node, line.gpu.index)) for line in lines]
+    assert by_rank == [(0, ("n1", 5)), (1, ("n1", 7)), (2, ("n2", 0)), (3, ("n2", 1))]
     assert not any(line.is_assumed for line in lines)
 
 

@@ -395,12 +395,8 @@ async def test_the_label_is_set_and_the_answer_is_read() -> None:
 
 
 def test_the_label_goes_back_to_default() -> None:
-    assert [other_schedule(row(8, value)) for value in ("", "default", "topology", "share")] == [
-        "topology",
-        "topology",
-        "default",
-        "topology",
-    ]
+    schedules = [other_schedule(row(8, value)) for value in ("", "default", "topology", "share")]
+    assert schedules == ["topology", "topology", "default", "topology"]
     holder = Holder("default", "p", "bert", 4, {GPU: 4})
     words = describe_schedule(row(8, "", holder), "topology")
     assert words[0] == "Label ack.node.gpu.schedule=topology, now not set."

@@ -80,11 +80,8 @@ async def test_gpus_come_with_their_pods_and_with_the_moment_at_which_prometheus
         found = await reader_of(client).gpus(["gpu-a", "gpu-b"])
     assert list(found) == ["gpu-a"]
     (gpu,) = found["gpu-a"].gpus
-    assert (gpu.utilisation, gpu.source, gpu.holders) == (
-        87.0,
-        Source.PROMETHEUS,
-        (PodContainer("vision", "bert-0", "pytorch"),),
-    )
+    measured = gpu.utilisation, gpu.source, gpu.holders
+    assert measured == (87.0, Source.PROMETHEUS, (PodContainer("vision", "bert-0", "pytorch"),))
     assert gpu.read_at == NOON - timedelta(seconds=21)
 
 

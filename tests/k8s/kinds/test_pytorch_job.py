@@ -146,11 +146,8 @@ def test_a_recorded_failure_has_the_operator_message_as_its_reason() -> None:
 
 def test_a_job_that_arena_made_is_read_with_its_user() -> None:
     job = JobReader(KIND).read((FIXTURES / "objects" / "arena-pytorch-dist.json").read_bytes())
-    assert [replica.name for replica in job.replicas] == [
-        "pytorch-dist-master-0",
-        "pytorch-dist-worker-0",
-        "pytorch-dist-worker-1",
-    ]
+    names = [replica.name for replica in job.replicas]
+    assert names == ["pytorch-dist-master-0", "pytorch-dist-worker-0", "pytorch-dist-worker-1"]
     assert job.user == "admin"
 
 
@@ -218,12 +215,8 @@ TF_JOB = TFJob()
 
 def test_tfjob_replicas_are_parsed_by_role_and_the_chief_replica_is_chief() -> None:
     job = jobs_in("tfjob-running")[0]
-    assert [replica.name for replica in job.replicas] == [
-        "dist-mnist-chief-0",
-        "dist-mnist-ps-0",
-        "dist-mnist-worker-0",
-        "dist-mnist-worker-1",
-    ]
+    names = [replica.name for replica in job.replicas]
+    assert names == ["dist-mnist-chief-0", "dist-mnist-ps-0", "dist-mnist-worker-0", "dist-mnist-worker-1"]
     assert [replica.instance for replica in job.replicas if replica.is_chief] == ["chief-0"]
     assert {replica.ranks_proof for replica in job.replicas} == {"none"}
     assert [replica.restart_policy for replica in job.replicas][:2] == ["OnFailure", "Never"]
@@ -310,11 +303,8 @@ def test_the_first_pod_of_the_first_role_is_the_master() -> None:
     roles = [{"type": "ps", "replicas": 1}, {"type": "worker", "replicas": 2, "template": template}]
     obj["spec"] |= {"elastic": None, "torchrunConfig": None, "replicaSpecs": roles}
     found = TORCH.replicas(obj)
-    assert [(each.instance, each.ranks, each.is_chief) for each in found] == [
-        ("ps-0", (0,), True),
-        ("worker-0", (1,), False),
-        ("worker-1", (2,), False),
-    ]
+    places = [(each.instance, each.ranks, each.is_chief) for each in found]
+    assert places == [("ps-0", (0,), True), ("worker-0", (1,), False), ("worker-1", (2,), False)]
 
 
 @pytest.mark.parametrize("switch", ["enabled", "enable"])

@@ -363,12 +363,8 @@ async def test_an_unreachable_cluster_is_reported_once_and_retried() -> None:
             cluster.say_everywhere(None)
             if isinstance(item, LogLine):
                 await pod.end()
-    assert [item.mark if isinstance(item, Marker) else item.text for item in found] == [
-        Mark.LOST,
-        Mark.RECONNECTED,
-        b"before",
-        Mark.ENDED,
-    ]
+    marks = [item.mark if isinstance(item, Marker) else item.text for item in found]
+    assert marks == [Mark.LOST, Mark.RECONNECTED, b"before", Mark.ENDED]
 
 
 async def test_a_stalled_connection_is_reopened_silently() -> None:

@@ -97,12 +97,8 @@ async def test_a_rank_shows_its_own_lines_and_the_unmarked_lines_of_its_pod() ->
             assert texts(await taken_until(queue, 3)) == ["a", "torchrun says", "c"]
         rows = {row.rank: row for row in logs.rows()}
         assert list(rows) == [0, 4, 5]
-        assert (rows[4].proof, rows[4].instance, rows[4].lines, rows[4].is_split) == (
-            "observed",
-            "worker-1",
-            2,
-            True,
-        )
+        last = rows[4].proof, rows[4].instance, rows[4].lines, rows[4].is_split
+        assert last == ("observed", "worker-1", 2, True)
         assert rows[0].proof == "declared"
         later = logs.open(LogSelection(rank=5))
         assert texts(later.take(everything=True)) == ["torchrun says", "b"]

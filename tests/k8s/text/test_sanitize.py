@@ -146,13 +146,8 @@ def test_binary_is_shown_as_numbers() -> None:
 
 
 def test_colours_of_a_line_are_kept_as_numbers() -> None:
-    assert log_runs("a\x1b[1;31mred\x1b[22mthin\x1b[38;5;208mo\x1b[2J\x1b[mend") == [
-        ("a", ()),
-        ("red", (1, 31)),
-        ("thin", (31,)),
-        ("o", (38, 5, 208)),
-        ("end", ()),
-    ]
+    runs = log_runs("a\x1b[1;31mred\x1b[22mthin\x1b[38;5;208mo\x1b[2J\x1b[mend")
+    assert runs == [("a", ()), ("red", (1, 31)), ("thin", (31,)), ("o", (38, 5, 208)), ("end", ())]
     assert log_runs("\x1b[38;2;1;2;3;48:5:7;4mx") == [("x", (4, 38, 2, 1, 2, 3, 48, 5, 7))]
     assert log_runs("\x1b[99;;38;38;5mx") == [("x", ())]
     assert log_runs(b"plain") == [("plain", ())]

@@ -117,9 +117,7 @@ def test_a_gpu_is_found_by_its_place_on_the_bus_where_its_uuid_is_unknown(
     assert said == ["no GPU telemetry: NVML does not know the GPU af1c"]
 
 
-def test_missing_driver_or_pynvml_disables_telemetry_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_missing_driver_or_pynvml_disables_telemetry_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     scripted(monkeypatch, {}, has_driver=False)
     assert telemetry_of("af1c", "", said.append) is None

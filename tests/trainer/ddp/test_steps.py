@@ -276,9 +276,7 @@ def train(
     return {curve.tag: curve for curve in events.curves()}
 
 
-def test_a_gpt_on_known_gpus_draws_tokens_per_second_and_mfu(
-    tmp_path: Path,
-) -> None:
+def test_a_gpt_on_known_gpus_draws_tokens_per_second_and_mfu(tmp_path: Path) -> None:
     scale = SpeedScale("tokens", 16, FLOPS, 4 * 312e12)
     told = {tag: list(curve.values) for tag, curve in train(tmp_path, scale=scale).items()}
     assert len(told["train/mfu"]) == len(told["train/tokens_per_s"]) == 6

@@ -80,9 +80,7 @@ def test_a_gpt_resumed_within_an_epoch_is_bit_equal(tmp_path: Path, words: list[
 @pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="batch normalization is in torchvision's networks"
 )
-def test_ranks_validate_with_the_running_means_that_are_saved(
-    tmp_path: Path,
-) -> None:
+def test_ranks_validate_with_the_running_means_that_are_saved(tmp_path: Path) -> None:
     run = train(tmp_path, 2, NORMED)
     weights = torch.load(tmp_path / "weights.pt", weights_only=True)
     assert any(name.endswith("running_mean") for name in weights)

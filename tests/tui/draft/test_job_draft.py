@@ -379,15 +379,8 @@ def test_every_job_field_has_a_form_field_with_the_declared_label_and_help(name:
 
 def test_each_form_field_appears_once_and_only_advanced_fields_are_folded() -> None:
     assert len(BY_KEY) == len(JOB_FORM_FIELDS)
-    assert [each.title for each in SECTIONS] == [
-        "Job",
-        "Code",
-        "Resources",
-        "Launch",
-        "Data and environment",
-        "Scheduling",
-        "Lifecycle",
-    ]
+    titles = [each.title for each in SECTIONS]
+    assert titles == ["Job", "Code", "Resources", "Launch", "Data and environment", "Scheduling", "Lifecycle"]
     folded = {field.key for section in SECTIONS for field in section.more}
     basics = {name for name, each in JOB_FIELDS.items() if each.is_basic}
     assert not basics & folded

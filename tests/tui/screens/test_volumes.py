@@ -172,15 +172,8 @@ async def test_pods_of_own_jobs_are_listed_and_a_key_shows_all(tmp_path: Path) -
     async with console_on(tmp_path, nodes=[node("a", 8)], pods=[MASTER, OTHER], jobs=[BERT, VIT]) as play:
         await play.press(*typed("pods"))
         await play.until(titled(play, " Pods (mine 1)"))
-        assert words_of(play, "bert-master-0")[:7] == [
-            "bert-master-0",
-            "bert",
-            "Running",
-            "0/1",
-            "2",
-            "4",
-            "a",
-        ]
+        words = words_of(play, "bert-master-0")[:7]
+        assert words == ["bert-master-0", "bert", "Running", "0/1", "2", "4", "a"]
         ready = MASTER | {"status": MASTER["status"] | {"containerStatuses": [container(is_ready=True)]}}
         play.watches["pods"].event("MODIFIED", ready)
         await play.until(lambda: words_of(play, "bert-master-0")[3:4] == ["1/1"])

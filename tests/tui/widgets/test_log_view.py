@@ -110,13 +110,8 @@ async def test_a_log_filter_hides_other_lines_but_keeps_markers() -> None:
         view = pilot.app.query_one(LogView)
         view.filter_text = "nccl"
         await pilot.pause()
-        assert [text[:8] for text in texts(view)][:5] == [
-            "step 0 N",
-            "step 10 ",
-            "step 20 ",
-            "step 30 ",
-            "step 40 ",
-        ]
+        starts = [text[:8] for text in texts(view)][:5]
+        assert starts == ["step 0 N", "step 10 ", "step 20 ", "step 30 ", "step 40 "]
         assert "gap: lines may be missing" in rows(view)[5]
         assert view.match_text == "5"
         await pilot.press("n")

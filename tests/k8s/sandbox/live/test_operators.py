@@ -230,10 +230,7 @@ def t9k_job(name: str, *command: str, replicas: int = 1, mark: str = "", **spec:
     }
     template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
     role = {"type": "worker", "replicas": replicas, "restartPolicy": "ExitCode", "template": template}
-    return {
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": [role], **spec},
-    }
+    return {"metadata": {"name": name}, "spec": {"replicaSpecs": [role], **spec}}
 
 
 def is_in(*phases: str):  # type: ignore[no-untyped-def]
@@ -347,10 +344,7 @@ def train_job(
         "command": list(command),
         "env": [{"name": "MARK", "value": f"{name}-{os.getpid()}"}],
     }
-    return {
-        "metadata": {"name": name},
-        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, **spec},
-    }
+    return {"metadata": {"name": name}, "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, **spec}}
 
 
 async def test_nodes_of_a_train_job_share_a_master_address_and_the_job_completes(space: Space) -> None:

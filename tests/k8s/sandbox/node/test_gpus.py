@@ -148,13 +148,8 @@ def test_nvml_metrics_survive_exporting_and_parsing() -> None:
 @pytest.mark.usefixtures("every_gpu")
 def test_values_missing_from_nvml_are_not_exported() -> None:
     (gpu,) = read(exporter_text("sandbox-0", {}, ScriptedNvml(1, {"Temperature": 41})))
-    assert (gpu.temperature_c, gpu.utilisation, gpu.power_w, gpu.xid, gpu.throttles) == (
-        41.0,
-        None,
-        None,
-        None,
-        None,
-    )
+    measured = gpu.temperature_c, gpu.utilisation, gpu.power_w, gpu.xid, gpu.throttles
+    assert measured == (41.0, None, None, None, None)
 
 
 @pytest.mark.usefixtures("every_gpu")
