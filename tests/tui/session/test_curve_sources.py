@@ -9,6 +9,7 @@ import math
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from k8s.jobs.reader_pod import LIFE_S, READER_LABEL, delete_ended_readers, read
 from k8s.kinds import JobRef
 from k8s.kinds.job_spec import JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.logs import LogHub
 from k8s.text.errors import KubeError
 from tests.k8s.jobs.test_port_forward import ARENA
 from tests.scripted.server import (
@@ -362,7 +364,8 @@ async def following(
 ) -> AsyncIterator[CurveFeed]:
     """Follow the curves of a job, for the first time or again."""
     row = joined([], [pod], [job])[1]["bert"]
-    feed = feed or CurveFeed(client, REF, lambda: row)
+    # The next one opens the log again, rather than going on with a stream that is still open.
+    feed = feed or CurveFeed(client, REF, lambda: row, hub=LogHub(client, grace=partial(asyncio.sleep, 0)))
 
     async def nothing() -> None:
         """Draw nothing."""
