@@ -84,11 +84,6 @@ class RunStore:
         found = map(self.get, list(self._runs))
         return [each for each in found if each is not None and each.has_run]
 
-    @property
-    def size_bytes(self) -> int:
-        """Return the size of the journal; 0 if there is none."""
-        return self.journal.size_bytes
-
     def add(self, record: RunRecord) -> None:
         """Store a record in place of an earlier one of the run. An unwritable folder is no error."""
         record = msgspec.structs.replace(record, problem="", seen_s=record.seen_s or time.time())

@@ -77,7 +77,7 @@ def terminal() -> dict[str, str]:
 def runs_text(options: ConsoleOptions) -> str:
     """Describe the records of past runs: `12 runs, 40K`."""
     store = RunStore(options.state_folder)
-    return f"{plural(len(store.records()), 'run')}, {memory(store.size_bytes)}"
+    return f"{plural(len(store.records()), 'run')}, {memory(store.journal.size_bytes)}"
 
 
 def address(host: str) -> str:

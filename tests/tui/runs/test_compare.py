@@ -155,7 +155,7 @@ def test_stored_runs_survive_a_restart_in_a_private_file(tmp_path: Path) -> None
     assert again.find("a") == 0.25 and "b" in again and again.find("b") is None
     assert math.isnan(again.find("c") or 0.0) and "d" not in again
     assert again.get("a") == run("a", 0.25)
-    assert [(folder / JOURNAL_FILE).stat().st_mode & 0o777, first.size_bytes > 0] == [0o600, True]
+    assert [(folder / JOURNAL_FILE).stat().st_mode & 0o777, first.journal.size_bytes > 0] == [0o600, True]
     assert again.clear() == 4 and RunStore(folder).records() == [] and first.records() == []
 
 

@@ -20,40 +20,37 @@ from tui.settings.options import ConsoleOptions
 
 
 def find_past(
-    store: RunStore, config: ClusterConfig, words: str, job_type: str = "", *, is_everywhere: bool = False
+    store: RunStore, options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str
 ) -> Iterator[RunRecord]:
     """Yield the runs that a user names on a cluster, the newest first.
 
     Args:
         store: Past runs of all clusters.
+        options: Tell whether all namespaces are searched.
         config: Names the context and the namespace.
         words: NAME or KIND/NAME.
         job_type: Required kind, as the user typed it; empty for any.
-        is_everywhere: Search all namespaces.
     """
     kind, name = split_name(words)
     kind = (kind or job_type).lower()
     for each in reversed(store.records()):
         is_named = each.name == name and each.kind.lower().startswith(kind)
-        is_here = each.context == config.context and (is_everywhere or each.namespace == config.namespace)
-        if is_named and is_here:
+        is_near = options.is_all_namespaces or each.namespace == config.namespace
+        if is_named and is_near and each.context == config.context:
             yield each
 
 
-def find_kept(
-    options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str = ""
-) -> KeptLogs | None:
+def find_kept(options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str) -> KeptLogs | None:
     """Return the logs of the newest such run of which any were kept; None if there is none."""
     store = RunStore(options.state_folder)
-    past = find_past(store, config, words, job_type, is_everywhere=options.is_all_namespaces)
+    past = find_past(store, options, config, words, job_type)
     return next((kept for each in past if (kept := KeptLogs(store.journal, each)).targets), None)
 
 
 async def explain_past(options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str) -> str:
     """Explain how a job that is gone ended, from its record and kept logs; empty if there are none."""
     store = RunStore(options.state_folder)
-    past = find_past(store, config, words, job_type, is_everywhere=options.is_all_namespaces)
-    if (record := next(past, None)) is None:
+    if (record := next(find_past(store, options, config, words, job_type), None)) is None:
         return ""
     kept = KeptLogs(store.journal, record)
     found = await _triage(kept, known_causes(options)) if record.status != "Succeeded" else None

@@ -36,7 +36,6 @@ MIGRATIONS = (
         "CREATE INDEX logs_by_age ON logs (kept_s)",
     ),
 )
-_IN_MEMORY = ":memory:"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -48,6 +47,7 @@ class Journal:
         self.path = state_folder / JOURNAL_FILE if state_folder is not None else None
         self.problems: list[str] = []
         self._connection: sqlite3.Connection | None = None
+        self._inode = 0
         self._lock = RLock()
 
     @property
@@ -117,29 +117,34 @@ class Journal:
         with self._lock:
             try:
                 return use(self._open())
-            except sqlite3.DatabaseError as error:
+            except sqlite3.Error as error:
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED or self.path is None:
                     self._report(str(error))
                     return default
                 self._set_aside(str(error))
-            except OSError as error:
-                self._report(file_problem(error))
-                return default
             try:
                 return use(self._open())
-            except (sqlite3.Error, OSError) as error:
+            except sqlite3.Error as error:
                 self._report(str(error))
                 return default
 
     def _open(self) -> sqlite3.Connection:
+        if self._inode and self._inode != self._inode_now():  # another console has set it aside
+            self.close()
         if self._connection is None:
             try:
                 self._connection = _connected(self.path)
+                self._inode = self._inode_now()
             except (sqlite3.OperationalError, OSError) as error:
                 text = file_problem(error) if isinstance(error, OSError) else str(error)
                 self._report(f"{text}; what happens now is remembered until the console exits")
-                self._connection = _connected(None)
+                self._connection, self._inode = _connected(None), 0
         return self._connection
+
+    def _inode_now(self) -> int:
+        with suppress(OSError):
+            return self.path.stat().st_ino if self.path is not None else 0
+        return 0
 
     def _report(self, problem: str) -> None:
         text = f"{self.path or 'the journal'}: {problem}"
@@ -169,7 +174,7 @@ def _connected(path: Path | None) -> sqlite3.Connection:
         # Its further files get the mode of this one.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
     connection = sqlite3.connect(
-        path or _IN_MEMORY, timeout=LOCK_S, isolation_level=None, check_same_thread=False
+        path or ":memory:", timeout=LOCK_S, isolation_level=None, check_same_thread=False
     )
     try:
         if path is not None:

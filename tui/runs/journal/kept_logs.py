@@ -66,16 +66,19 @@ class KeptLogs:
         self.record = record
         self.is_partial = any(is_partial for _, is_partial, _ in found)
         """True if its pods were gone before they were read to their end."""
-        bodies = [(msgspec.json.decode(about, type=Target), body) for about, _, body in found]
-        self.targets = tuple(sorted((each for each, _ in bodies), key=lambda each: not each.is_chief))
-        self._bodies = {(each.pod, each.container): body for each, body in bodies}
+        self._lines: dict[Target, list[bytes]] = {}
+        for about, _, body in found:
+            with suppress(msgspec.MsgspecError, zlib.error):  # a damaged one is left out
+                target = msgspec.json.decode(about, type=Target)
+                self._lines[target] = zlib.decompress(body).split(b"\n")[:-1]
+        self.targets = tuple(sorted(self._lines, key=lambda each: not each.is_chief))
 
     def texts(self) -> Iterator[str]:
         """Yield the log of each container under its name; only for display."""
         for target in self.targets:
-            lines = zlib.decompress(self._bodies[target.pod, target.container]).split(b"\n")
+            lines = self._lines[target]
             shown = (log_text(each[read_stamp(each)[1] :]) for each in lines)
-            yield "\n".join((f"─ {target.name}, its last {len(lines) - 1:,} lines ─", *shown))
+            yield "\n".join((f"─ {target.name}, its last {len(lines):,} lines ─", *shown, ""))
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
         """Return a pod as far as its log needs it."""
@@ -107,10 +110,10 @@ class KeptLogs:
         Raises:
             NotFound: Nothing was kept of this container, or its previous run was asked for.
         """
-        body = self._bodies.get((pod, container))
-        if body is None or previous:
+        found = [each for each in self.targets if (each.pod, each.container) == (pod, container)]
+        if not found or previous:
             raise NotFound(f"Could not read the log of {pod}.", "Only its last run was kept.")
-        lines = [each + b"\n" for each in zlib.decompress(body).split(b"\n")[:-1]]
+        lines = [each + b"\n" for each in self._lines[found[0]]]
         first_s = time.time() - since_s if since_s else 0.0
         first_s = datetime.fromisoformat(since_time).timestamp() if since_time else first_s
         if first_s:

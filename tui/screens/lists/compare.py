@@ -30,7 +30,7 @@ def runs_view(store: RunStore) -> DescribedList:
     def content(view: DescribedList, columns: Any) -> ListContent:
         clock, marks = Clock.ahead(0), view.query_one(Table).marks
         found = [each for each in reversed(store.records()) if each.name]
-        size, problems = memory(store.size_bytes), store.problems
+        size, problems = memory(store.journal.size_bytes), store.problems
         return ListContent(
             rows=[Row(each.uid, cells(each, clock, columns)) for each in found],
             title=[f"Past runs ({len(found)})", f"{len(marks)} marked" if marks else ""],
