@@ -35,6 +35,34 @@ MIGRATIONS = (
         " PRIMARY KEY (uid, pod, container))",
         "CREATE INDEX logs_by_age ON logs (kept_s)",
     ),
+    (
+        # Times are in seconds since 1970, UIDs are those of jobs.
+        "CREATE TABLE jobs (id INTEGER PRIMARY KEY, context TEXT NOT NULL, uid TEXT NOT NULL,"
+        " kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL,"
+        " created_s REAL, is_mine INTEGER NOT NULL, UNIQUE (context, uid))",
+        # Happened at `at_s`; if that is not known exactly, after `after_s`.
+        "CREATE TABLE changes (id INTEGER PRIMARY KEY, job INTEGER NOT NULL, at_s REAL NOT NULL,"
+        " after_s REAL, status TEXT NOT NULL, reason TEXT NOT NULL, cause TEXT NOT NULL DEFAULT '',"
+        " alerts TEXT NOT NULL, restarts INTEGER NOT NULL, gpus_held INTEGER NOT NULL,"
+        " gpus_waiting INTEGER NOT NULL, nodes TEXT NOT NULL)",
+        "CREATE INDEX changes_by_job ON changes (job, at_s)",
+        "CREATE INDEX changes_by_age ON changes (at_s)",
+        # Namespace is empty for all; observer is `console` or `record`, and the process.
+        "CREATE TABLE observed (id INTEGER PRIMARY KEY, context TEXT NOT NULL, namespace TEXT NOT NULL,"
+        " observer TEXT NOT NULL, from_s REAL NOT NULL, to_s REAL NOT NULL)",
+        "CREATE INDEX observed_by_age ON observed (to_s)",
+        # GPU-seconds for which telemetry was read, and those without use, by hour and observer.
+        "CREATE TABLE idle (job INTEGER NOT NULL, hour_s INTEGER NOT NULL, observer TEXT NOT NULL,"
+        " seen_gpu_s REAL NOT NULL, idle_gpu_s REAL NOT NULL, PRIMARY KEY (job, hour_s, observer))",
+        "CREATE TABLE events (event_uid TEXT PRIMARY KEY, uid TEXT NOT NULL, last_s REAL NOT NULL,"
+        " body BLOB NOT NULL)",
+        "CREATE INDEX events_by_job ON events (uid, last_s)",
+        "CREATE TABLE curves (uid TEXT NOT NULL, tag TEXT NOT NULL, kept_s REAL NOT NULL, body BLOB NOT NULL,"
+        " PRIMARY KEY (uid, tag))",
+        "CREATE TABLE notices (context TEXT NOT NULL, key TEXT NOT NULL, at_s REAL NOT NULL,"
+        " body BLOB NOT NULL, PRIMARY KEY (context, key))",
+        "CREATE TABLE choices (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    ),
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
