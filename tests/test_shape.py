@@ -162,17 +162,17 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 91_300),
-        "source files": (len(SOURCES), 456),
+        "source lines": (lines_in(SOURCES), 93_000),
+        "source files": (len(SOURCES), 467),
         "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_040),
         "lines of the trainers": (lines_in(trainer), 3_950),
-        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 79_850),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 82_300),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
-        "keys": (sum(len(keys) for _, keys in key_table().sections), 190),
-        "commands": (len(COMMANDS), 29),
-        "views": (len(VIEWS), 14),
+        "keys": (sum(len(keys) for _, keys in key_table().sections), 191),
+        "commands": (len(COMMANDS), 31),
+        "views": (len(VIEWS), 15),
         "fields of a job": (len(fields(spec.JobSpec)), 66),
-        "types of list": (len(types_of_list(trees)), 8),
+        "types of list": (len(types_of_list(trees)), 9),
         "small modules for one neighbour": (len(modules_for_one_neighbour(trees)), 2),
         **{
             f"top-level entries of {package}": (len(top_level_of(ROOT / package)), limit)
