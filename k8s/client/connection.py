@@ -192,6 +192,7 @@ class Connection:
         limit: asyncio.Timeout | None = None,
         is_urgent: bool = True,
         has_turn: bool = False,
+        headers: Mapping[str, str] | None = None,
         is_proxied: bool = False,
         is_stream: bool = False,
     ) -> ServerAnswer:
@@ -224,7 +225,10 @@ class Connection:
                     path,
                     query=query,
                     payload=payload,
-                    headers=self._headers(content_type if payload is not None else "", accept),
+                    headers=[
+                        *self._headers(content_type if payload is not None else "", accept),
+                        *(headers or {}).items(),
+                    ],
                     idle_s=idle_s,
                     # A pod could redirect our credentials anywhere, and a body may hold secrets.
                     follows_redirects=method == "GET" and not is_proxied,

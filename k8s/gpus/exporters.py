@@ -15,9 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from k8s.client.client import Client, fetch_version
+from k8s.client.proxied import fetch_proxied, list_values
 from k8s.gpus.dcgm import METRICS, gpu_readings, read_samples
-from k8s.gpus.proxied import Refusals, fetch_proxied, list_values
 from k8s.gpus.readings import GpuReading, NodeReadings, NoReadings, NoReadingsCause, Source
+from k8s.gpus.refusals import Refusals
 from k8s.models import Meta, Value
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import SANDBOX_VERSION

@@ -18,62 +18,13 @@ from typing import TypeVar
 import msgspec
 
 from k8s.client.client import Client
+from k8s.client.proxied import WITHIN_S, ServiceAddress, fetch_proxied, find_services
 from k8s.client.transport import unparsable
 from k8s.gpus.dcgm import METRICS, Sample, gpu_readings, node_of
-from k8s.gpus.proxied import WITHIN_S, Refusals, fetch_proxied, list_values
 from k8s.gpus.readings import NodeReadings, NoReadings, NoReadingsCause, Source, Traffic
-from k8s.models import Meta, Value
-from k8s.models.resources import SERVICES
+from k8s.gpus.refusals import Refusals
 from k8s.snapshot import NodeRow
 from k8s.text.errors import Forbidden, KubeError, without_frames
-
-_ADDRESS = re.compile(
-    r"(?P<namespace>[a-z0-9-]+)/(?:(?P<scheme>https?):)?(?P<name>[a-z0-9.-]+)"
-    r"(?::(?P<port>[a-z0-9-]+))?(?P<prefix>(?:/[\w.-]+)*)/?"
-)
-
-
-class PrometheusAddress(msgspec.Struct, frozen=True):
-    """A service that answers Prometheus queries."""
-
-    namespace: str
-    service: str
-    port: str = ""
-    """Number or name; empty if the service has only one."""
-    scheme: str = ""
-    prefix: str = ""
-    """Path before `/api/v1`, such as `/prometheus`."""
-
-    @property
-    def path(self) -> str:
-        """The path of its query endpoint on the API server."""
-        parts = [self.service, self.port] if self.port else [self.service]
-        if self.scheme:
-            parts = [self.scheme, self.service, self.port]
-        return f"{SERVICES.path(self.namespace)}/{':'.join(parts)}/proxy{self.prefix}/api/v1/query"
-
-    @property
-    def name(self) -> str:
-        """The notation of config.yaml: `monitoring/prometheus-k8s:web`."""
-        scheme = f"{self.scheme}:" if self.scheme else ""
-        port = f":{self.port}" if self.port else ""
-        return f"{self.namespace}/{scheme}{self.service}{port}{self.prefix}"
-
-
-def parse_address(text: str) -> PrometheusAddress:
-    """Parse `namespace/service`, `namespace/service:port` or `namespace/https:service:port/prefix`.
-
-    Raises:
-        ValueError: The text has a different form.
-    """
-    found = _ADDRESS.fullmatch(text)
-    if found is None or ".." in text:
-        raise ValueError(f"{text!r} is not a service address, such as monitoring/prometheus-k8s:web")
-    scheme = found["scheme"] if found["scheme"] == "https" else ""
-    return PrometheusAddress(
-        found["namespace"], found["name"], found["port"] or "", scheme or "", found["prefix"] or ""
-    )
-
 
 # Query services of kube-prometheus, the Helm charts, VictoriaMetrics, Thanos and Arena.
 SELECTORS = (
@@ -101,28 +52,13 @@ MAX_NODES, MAX_PODS = 8, 24
 
 # Tried if services may not be listed.
 WELL_KNOWN = (
-    PrometheusAddress("monitoring", "prometheus-k8s", "web"),
-    PrometheusAddress("monitoring", "prometheus-operated", "web"),
-    PrometheusAddress("monitoring", "kube-prometheus-stack-prometheus", "http-web"),
-    PrometheusAddress("monitoring", "prometheus-server", "80"),
-    PrometheusAddress("kube-system", "prometheus-svc", "prometheus"),
-    PrometheusAddress("prometheus", "prometheus-server", "80"),
+    ServiceAddress("monitoring", "prometheus-k8s", "web"),
+    ServiceAddress("monitoring", "prometheus-operated", "web"),
+    ServiceAddress("monitoring", "kube-prometheus-stack-prometheus", "http-web"),
+    ServiceAddress("monitoring", "prometheus-server", "80"),
+    ServiceAddress("kube-system", "prometheus-svc", "prometheus"),
+    ServiceAddress("prometheus", "prometheus-server", "80"),
 )
-
-
-class _ServicePort(Value, frozen=True):
-    name: str = ""
-    port: int = 0
-
-
-class _ServiceSpec(Value, frozen=True):
-    ports: list[_ServicePort] | None = None
-    type: str = ""
-
-
-class _Service(Value, frozen=True):
-    metadata: Meta
-    spec: _ServiceSpec = _ServiceSpec()
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -144,35 +80,21 @@ class _PrometheusAnswer(msgspec.Struct, frozen=True):
 _ANSWER = msgspec.json.Decoder(_PrometheusAnswer)
 
 
-async def find_prometheus(client: Client) -> tuple[PrometheusAddress, ...]:
+async def find_prometheus(client: Client) -> tuple[ServiceAddress, ...]:
     """Return the services that may be a Prometheus, the most likely first.
 
     Raises:
         KubeError: The cluster does not answer.
     """
-    found: dict[tuple[str, str], PrometheusAddress] = {}
     try:
-        for selector in SELECTORS:
-            for service in await list_values(client, SERVICES, _Service, label_selector=selector):
-                place = (service.metadata.namespace, service.metadata.name)
-                found.setdefault(place, _address(service))
+        found = await find_services(client, SELECTORS, _PORT_NAMES, (9090, 80))
     except Forbidden:
         return WELL_KNOWN
-    return tuple(found.values())[:MAX_CANDIDATES]
-
-
-def _address(service: _Service) -> PrometheusAddress:
-    ports = service.spec.ports or []
-    named = [port for name in _PORT_NAMES for port in ports if port.name == name]
-    numbered = [port for port in ports if port.port in (9090, 80)]
-    chosen = next(iter([*named, *numbered, *ports]), None)
-    port = "" if chosen is None else chosen.name or str(chosen.port)
-    scheme = "https" if chosen is not None and "https" in chosen.name else ""
-    return PrometheusAddress(service.metadata.namespace, service.metadata.name, port, scheme)
+    return tuple(found)[:MAX_CANDIDATES]
 
 
 async def query(
-    client: Client, address: PrometheusAddress, expression: str, *, within_s: float = WITHIN_S
+    client: Client, address: ServiceAddress, expression: str, *, within_s: float = WITHIN_S
 ) -> list[tuple[Sample, float]]:
     """Return the samples of an instant query, each with its evaluation time in seconds.
 
@@ -181,7 +103,9 @@ async def query(
         KubeError: Prometheus does not answer, or the result is not a vector.
     """
     doing = f"ask Prometheus ({address.name})"
-    body = await fetch_proxied(client, address.path, doing, query={"query": expression}, within_s=within_s)
+    body = await fetch_proxied(
+        client, f"{address.path}/api/v1/query", doing, query={"query": expression}, within_s=within_s
+    )
     try:
         answer = _ANSWER.decode(body)
         if answer.status != "success" or answer.data.result_type != "vector":
@@ -194,13 +118,13 @@ async def query(
         raise unparsable(f"Could not {doing}.", f"The answer is malformed: {error}") from error
 
 
-async def choose(client: Client, candidates: Sequence[PrometheusAddress]) -> PrometheusAddress | None:
+async def choose(client: Client, candidates: Sequence[ServiceAddress]) -> ServiceAddress | None:
     """Return the first candidate with GPU metrics, else the first that answers; None if none does.
 
     Raises:
         Forbidden: None answered, and the user may not get services/proxy of at least one.
     """
-    answering: PrometheusAddress | None = None
+    answering: ServiceAddress | None = None
     refused: Forbidden | None = None
     for address in candidates:
         try:
@@ -294,12 +218,12 @@ class PrometheusReader:
         client: Client,
         refusals: Refusals,
         now: Callable[[], datetime],
-        address: PrometheusAddress | None = None,
+        address: ServiceAddress | None = None,
     ) -> None:
         """Query `address`, or search for one if it is None; `now` returns a time with a zone."""
         self._client, self._refusals, self._now = client, refusals, now
         self._configured = address
-        self._address: PrometheusAddress | None = None
+        self._address: ServiceAddress | None = None
 
     @property
     def refused(self) -> NoReadings | None:
@@ -389,7 +313,7 @@ class PrometheusReader:
             self._address = None
             return []
 
-    async def _find(self) -> PrometheusAddress | None:
+    async def _find(self) -> ServiceAddress | None:
         if self._configured is not None:
             return self._configured
         return await choose(self._client, await find_prometheus(self._client))

@@ -15,11 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from k8s.client.client import Client
+from k8s.client.proxied import ServiceAddress, list_values
 from k8s.client.rate_limiter import background_requests
 from k8s.gpus.exporters import ExporterReader
-from k8s.gpus.prometheus import PrometheusAddress, PrometheusReader
-from k8s.gpus.proxied import Refusals, list_values
+from k8s.gpus.prometheus import PrometheusReader
 from k8s.gpus.readings import NodeReadings, NoReadings, NoReadingsCause, PodReadings, Source, Telemetry, Usage
+from k8s.gpus.refusals import Refusals
 from k8s.models import Meta, Value, quantity
 from k8s.models.accelerators import may_be_nvidia
 from k8s.models.resources import Resource
@@ -44,7 +45,7 @@ class TelemetryReader:
         self,
         client: Client,
         *,
-        prometheus: PrometheusAddress | None = None,
+        prometheus: ServiceAddress | None = None,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         """Search for a Prometheus if `prometheus` is None; `now` returns a time with a zone."""

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from k8s.client.client import Client
-from k8s.gpus.proxied import fetch_proxied
+from k8s.client.proxied import fetch_proxied
 from k8s.jobs import pod_files, reader_pod
 from k8s.jobs.create import resource_of
 from k8s.jobs.tensorboard import tensorboard_proxy

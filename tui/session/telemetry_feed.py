@@ -73,7 +73,7 @@ def open_telemetry(
         nodes: Returns all nodes.
         prometheus: Configured address of Prometheus; empty to find it automatically.
     """
-    from k8s.gpus.prometheus import parse_address
+    from k8s.client.proxied import parse_address
     from k8s.gpus.reader import TelemetryReader
 
     address = parse_address(prometheus) if prometheus else None

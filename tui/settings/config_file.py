@@ -192,7 +192,7 @@ def read_text(value: yaml.Node, why: str) -> str:
 
 def _service(value: yaml.Node) -> str:
     # Slow to import, and rarely configured.
-    from k8s.gpus.prometheus import parse_address
+    from k8s.client.proxied import parse_address
 
     try:
         return parse_address(str(value.value)).name

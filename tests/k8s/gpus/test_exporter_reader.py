@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.client.proxied import MAX_BYTES, fetch_proxied
 from k8s.gpus.exporters import MAX_AT_ONCE, ExporterReader, find_exporters, find_on_node
-from k8s.gpus.proxied import FAILED_S, MAX_BYTES, REFUSED_S, Refusals, fetch_proxied
 from k8s.gpus.readings import NodeReadings, NoReadingsCause, Source, holders_of, readings_by_rank
+from k8s.gpus.refusals import FAILED_S, REFUSED_S, Refusals
 from k8s.snapshot import Job, NodeRow
 from k8s.text.errors import Forbidden, Unreachable
 from tests.scripted.server import Answer, Cut, Drop, Reply, ScriptedCluster, Stall, Stream, page, refusal

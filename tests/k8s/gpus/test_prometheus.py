@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from k8s.client.client import Client
+from k8s.client.proxied import ServiceAddress, parse_address
 from k8s.gpus.dcgm import MAX_LINE_BYTES, METRICS, Sample, known, read_samples
 from k8s.gpus.prometheus import (
-    PrometheusAddress,
     PrometheusReader,
     find_prometheus,
     gpu_expression,
     node_traffic_expression,
-    parse_address,
     pod_traffic_expression,
 )
-from k8s.gpus.proxied import Refusals
 from k8s.gpus.readings import PodContainer, Source
+from k8s.gpus.refusals import Refusals
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import joined, node
 from tests.support.telemetry import NOON
 
-K8S = PrometheusAddress("monitoring", "prometheus-k8s", "web")
+K8S = ServiceAddress("monitoring", "prometheus-k8s", "web")
+QUERY = f"{K8S.path}/api/v1/query"
 NOW_S = 1_763_812_800.0
 
 
@@ -54,7 +54,7 @@ def answering(**answers: Answer) -> Reply:
     return Compute(answer)
 
 
-def reader_of(client: Client, address: PrometheusAddress | None = K8S) -> PrometheusReader:
+def reader_of(client: Client, address: ServiceAddress | None = K8S) -> PrometheusReader:
     return PrometheusReader(client, Refusals(), lambda: NOON, address)
 
 
@@ -76,7 +76,7 @@ async def test_gpus_come_with_their_pods_and_with_the_moment_at_which_prometheus
         other = {**BUSY, "Hostname": "elsewhere"}
         taken = {**BUSY, "read_at": "1"}
         del taken["__name__"]
-        cluster.say(K8S.path, vector((BUSY, 87), (other, 1), (taken, NOW_S - 21)))
+        cluster.say(QUERY, vector((BUSY, 87), (other, 1), (taken, NOW_S - 21)))
         found = await reader_of(client).gpus(["gpu-a", "gpu-b"])
     assert list(found) == ["gpu-a"]
     (gpu,) = found["gpu-a"].gpus
@@ -93,7 +93,7 @@ async def test_keys_are_answered_while_the_samples_of_many_nodes_are_sorted() ->
         return NOON
 
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(K8S.path, vector((BUSY, 87)))
+        cluster.say(QUERY, vector((BUSY, 87)))
         found = await PrometheusReader(client, Refusals(), now, K8S).gpus(["gpu-a"])
     assert len(found["gpu-a"].gpus) == 1
     assert threads and threading.main_thread() not in threads
@@ -101,7 +101,7 @@ async def test_keys_are_answered_while_the_samples_of_many_nodes_are_sorted() ->
 
 async def test_all_nodes_are_requested_in_one_prometheus_query() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(K8S.path, vector())
+        cluster.say(QUERY, vector())
         await reader_of(client).gpus(["gpu-a", "gpu-b.lan"])
     (asked,) = cluster.requests
     assert 'Hostname=~"(?:gpu-a|gpu-b[.]lan)(?:[.].*)?"' in asked.query["query"]
@@ -111,7 +111,7 @@ async def test_no_query_is_longer_than_the_proxies_on_the_way_take() -> None:
     nodes = [f"ip-10-0-{number}-100.eu-central-1.compute.internal" for number in range(40)]
     pods = [("vision", f"a-job-with-a-long-name-{number:04}-worker") for number in range(70)]
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(K8S.path, vector())
+        cluster.say(QUERY, vector())
         reader = reader_of(client)
         await reader.gpus(nodes)
         await reader.traffic_of_pods(pods)
@@ -146,7 +146,7 @@ async def test_the_network_and_the_disks_of_pods_and_nodes_are_rates_by_their_na
         ({"instance": "10.0.0.3:10250", "what": "read"}, 9.0),
     )
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(K8S.path, answering(**{'pod=~"bert-0|gone"': of_pods, 'id="/"': of_nodes}))
+        cluster.say(QUERY, answering(**{'pod=~"bert-0|gone"': of_pods, 'id="/"': of_nodes}))
         reader = reader_of(client)
         pods = await reader.traffic_of_pods([("vision", "bert-0"), ("vision", "gone")])
         nodes = await reader.traffic_of_nodes([rows["n1"], by_ip])
@@ -217,24 +217,24 @@ async def test_where_services_may_not_be_listed_the_usual_names_are_tried() -> N
 )  # fmt: skip
 async def test_a_failing_prometheus_is_reported_and_not_queried_again(reply: Reply, words: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(K8S.path, reply)
+        cluster.say(QUERY, reply)
         reader = reader_of(client)
         for _ in range(3):
             assert await reader.gpus(["gpu-a"]) == {}
     assert (reader.refused.words if reader.refused else "") == words
-    assert len(cluster.asked(K8S.path)) == (1 if words else 3)
+    assert len(cluster.asked(QUERY)) == (1 if words else 3)
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
         ("monitoring/prometheus-k8s:web", K8S),
-        ("monitoring/prometheus", PrometheusAddress("monitoring", "prometheus")),
+        ("monitoring/prometheus", ServiceAddress("monitoring", "prometheus")),
         ("vm/https:select:8481/select/0/prometheus",
-         PrometheusAddress("vm", "select", "8481", "https", "/select/0/prometheus")),
+         ServiceAddress("vm", "select", "8481", "https", "/select/0/prometheus")),
     ],
 )  # fmt: skip
-def test_a_prometheus_address_survives_parsing_and_formatting(text: str, address: PrometheusAddress) -> None:
+def test_a_prometheus_address_survives_parsing_and_formatting(text: str, address: ServiceAddress) -> None:
     assert parse_address(text) == address
     assert address.name == text
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from k8s.client.client import Client
-from k8s.gpus.prometheus import PrometheusAddress
-from k8s.gpus.proxied import REFUSED_S, Refusals
+from k8s.client.proxied import ServiceAddress
 from k8s.gpus.reader import NODE_METRICS, POD_METRICS, TelemetryReader, fetch_usage
 from k8s.gpus.readings import GpuHistory, GpuKey, NoReadings, NoReadingsCause, Source, Usage, since_gap
+from k8s.gpus.refusals import REFUSED_S, Refusals
 from k8s.snapshot import Job, NodeRow
 from k8s.text.errors import NotFound
 from tests.k8s.gpus.test_prometheus import BUSY, answering, vector
@@ -21,7 +21,8 @@ from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.support.telemetry import NOON, gpu, observed
 
-PROMETHEUS = PrometheusAddress("monitoring", "prometheus-k8s", "web")
+PROMETHEUS = ServiceAddress("monitoring", "prometheus-k8s", "web")
+QUERY = f"{PROMETHEUS.path}/api/v1/query"
 
 
 def rows_of(*names: str) -> list[NodeRow]:
@@ -35,7 +36,7 @@ def bert() -> Job:
     return jobs["bert"]
 
 
-def reader_of(client: Client, address: PrometheusAddress | None = None) -> TelemetryReader:
+def reader_of(client: Client, address: ServiceAddress | None = None) -> TelemetryReader:
     return TelemetryReader(client, prometheus=address, now=lambda: NOON)
 
 
@@ -43,7 +44,7 @@ async def test_a_node_with_a_failing_exporter_is_read_from_prometheus() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text(), n2=refusal(503, "dead"))
         series = vector(({**BUSY, "Hostname": "n2"}, 55))
-        cluster.say(PROMETHEUS.path, answering(read_at=series))
+        cluster.say(QUERY, answering(read_at=series))
         found = await reader_of(client, PROMETHEUS).read(rows_of("n1", "n2"))
     assert [node.source for node in found.nodes.values()] == [Source.DCGM, Source.PROMETHEUS]
     assert [node.missing for node in found.nodes.values()] == [None, None]
@@ -68,12 +69,12 @@ async def test_a_forbidden_exporter_proxy_gives_one_notice_for_the_cluster() -> 
 async def test_a_forbidden_prometheus_is_reported_when_no_exporter_runs() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster)
-        cluster.say(PROMETHEUS.path, refusal(403, "no", "Forbidden"))
+        cluster.say(QUERY, refusal(403, "no", "Forbidden"))
         reader = reader_of(client, PROMETHEUS)
         words = "GPUs are not measured: you may not get services/proxy in namespace monitoring."
         for _ in range(2):
             assert (await reader.read(rows_of("n1"))).notices == (words,)
-        assert len(cluster.asked(PROMETHEUS.path)) == 1
+        assert len(cluster.asked(QUERY)) == 1
 
 
 async def test_an_exporter_that_stops_answering_leaves_its_last_readings_with_their_age() -> None:
@@ -124,7 +125,7 @@ async def test_cpu_memory_network_and_disks_are_read_where_they_are_served() -> 
         usage = {"cpu": "31", "memory": "64Gi"}
         cluster.say(f"{base}/nodes", page([{"metadata": {"name": "n1"}, "usage": usage}]))
         cluster.say(f"{base}/namespaces/default/pods", page([pod]))
-        cluster.say(PROMETHEUS.path, answering(**{'namespace="default"': vector((labels, 9.5))}))
+        cluster.say(QUERY, answering(**{'namespace="default"': vector((labels, 9.5))}))
         found = await reader_of(client, PROMETHEUS).read(rows_of("n1"), [bert()])
     of_node, of_pod = found.nodes["n1"].usage, found.pods["default", "bert-master-0"]
     assert of_node is not None

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from statistics import fmean
 
 from k8s.client.client import Client
+from k8s.client.proxied import parse_address
 from k8s.gpus.gpu_warnings import GpuWarning, warnings_of
-from k8s.gpus.prometheus import parse_address
 from k8s.gpus.reader import TelemetryReader
 from k8s.gpus.readings import (
     GpuReading,
