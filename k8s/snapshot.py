@@ -424,6 +424,16 @@ class Job(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(each.node for each in self.instances if each.node))
 
     @property
+    def restarts_total(self) -> int:
+        """Number of restarts of the job and of its instances."""
+        return self.restarts + sum(each.restarts for each in self.instances)
+
+    @property
+    def last_exit(self) -> datetime | None:
+        """Newest end of an instance or of its last container run; None if none ended."""
+        return max((each.finished for each in self.instances if each.finished is not None), default=None)
+
+    @property
     def ranks_total(self) -> int:
         """Number of ranks of all instances; 0 if unknown."""
         return sum(len(each.ranks) for each in self.instances)

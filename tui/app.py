@@ -208,6 +208,8 @@ class Console(BaseConsole):
                     self.paint_soon()
                 self.snapshot = snapshot
                 notifier.update(snapshot, session.mirror.all_jobs)
+                if session.recorder is not None:
+                    session.recorder.update(snapshot)
             if snapshot.is_synced or snapshot.stale:
                 has_rows.set()
 
@@ -231,9 +233,16 @@ class Console(BaseConsole):
 
     async def _read_life(self, session: Session, has_rows: asyncio.Event) -> None:
         await has_rows.wait()
-        await asyncio.to_thread(_import_modules, "tui.session.life_feed", "tui.session.telemetry_feed")
+        await asyncio.to_thread(
+            _import_modules,
+            "tui.session.life_feed",
+            "tui.session.telemetry_feed",
+            "tui.runs.journal.recorder",
+        )
         if self.session is session:  # no other context was chosen meanwhile
-            await session.open_life().run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(session.open_life().run())
+                group.create_task(session.open_recorder("console").run())
 
     def _show_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")

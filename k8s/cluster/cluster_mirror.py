@@ -416,6 +416,12 @@ class ClusterMirror:
         return self._pods.objects
 
     @property
+    def covered_namespace(self) -> str:
+        """Namespace to which `all_jobs` is limited; empty if it has those of all."""
+        is_limited = self._is_narrow or self._pods.missing is not None
+        return (self.namespace or self.client.config.namespace) if is_limited else ""
+
+    @property
     def reads_nothing(self) -> bool:
         """Return True if neither pods nor jobs of any kind may be read, or are served."""
         return self._pods.state.is_absent and all(each.state.is_absent for each in self._jobs.values())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from k8s.gpus.links import LinkMatrix
     from k8s.logs import LogHub
     from k8s.reasons.failures import FailureCause
+    from tui.runs.journal.recorder import Recorder
     from tui.runs.run_records import NodesAndPods
     from tui.session.life_feed import LifeFeed
     from tui.session.telemetry_feed import TelemetryFeed
@@ -50,6 +51,8 @@ class Session:
         self.permissions = Permissions(client)
         self.life = Life()
         """Filled while the feed of `open_life` runs."""
+        self.recorder: Recorder | None = None
+        """None until `open_recorder`."""
         self.links: dict[str, LinkMatrix] = {}
         """GPU links by node, filled on demand."""
 
@@ -105,3 +108,16 @@ class Session:
         )
         self.mirror.evidence, self.mirror.life = feed.evidence, feed.signs
         return feed
+
+    def open_recorder(self, observer: str) -> Recorder:
+        """Return what writes the changes of jobs to the journal, as `observer`; slow to import."""
+        from tui.runs.journal.recorder import Recorder
+
+        def cause_of(uid: str) -> str:
+            found = self.reasons.triage_of(uid)
+            return found.cause.name if found is not None and found.cause is not None else ""
+
+        journal = self.runs.journal.reopened()
+        self.recorder = Recorder(journal, self.mirror, observer, own_names=own_names, cause_of=cause_of)
+        self.recorder.update(self.mirror.latest)
+        return self.recorder

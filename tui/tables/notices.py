@@ -204,7 +204,7 @@ class NoticeLog:
 
     def _is_restart(self, was: Status, job: Job) -> bool:
         is_known = self._find(job.uid, NoticeEvent.RESTARTED) is not None and was is not Status.SUSPENDED
-        return is_known or _restarts(job) > 0
+        return is_known or job.restarts_total > 0
 
     def _within(self, at: datetime, now: datetime) -> datetime:
         # A time before the last update belongs to an earlier event.
@@ -262,12 +262,7 @@ def _end_reason(job: Job, signs: LifeSigns, at: datetime) -> str:
 
 
 def _ended_at(job: Job, otherwise: datetime) -> datetime:
-    ends = (each.finished for each in job.instances if each.finished is not None)
-    return job.finished or max(ends, default=otherwise)
-
-
-def _restarts(job: Job) -> int:
-    return job.restarts + sum(each.restarts for each in job.instances)
+    return job.finished or job.last_exit or otherwise
 
 
 def _has_restarted(before: Job, job: Job) -> bool:
@@ -278,7 +273,7 @@ def _has_restarted(before: Job, job: Job) -> bool:
         return any(
             each.status in _BROKEN and not each.reason.startswith(ASKED_TO_STOP) for each in job.instances
         )
-    return _restarts(job) > _restarts(before)
+    return job.restarts_total > before.restarts_total
 
 
 # In the order of the counter.

@@ -38,14 +38,15 @@ MIGRATIONS = (
     (
         # Times are in seconds since 1970, UIDs are those of jobs.
         "CREATE TABLE jobs (id INTEGER PRIMARY KEY, context TEXT NOT NULL, uid TEXT NOT NULL,"
-        " kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL,"
-        " created_s REAL, is_mine INTEGER NOT NULL, UNIQUE (context, uid))",
+        " namespace TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, api_version TEXT NOT NULL,"
+        " user TEXT NOT NULL, created_s REAL, is_mine INTEGER NOT NULL, last_change INTEGER NOT NULL,"
+        " UNIQUE (context, uid))",
         # Happened at `at_s`; if that is not known exactly, after `after_s`.
         "CREATE TABLE changes (id INTEGER PRIMARY KEY, job INTEGER NOT NULL, at_s REAL NOT NULL,"
         " after_s REAL, status TEXT NOT NULL, reason TEXT NOT NULL, cause TEXT NOT NULL DEFAULT '',"
         " alerts TEXT NOT NULL, restarts INTEGER NOT NULL, gpus_held INTEGER NOT NULL,"
         " gpus_waiting INTEGER NOT NULL, nodes TEXT NOT NULL)",
-        "CREATE INDEX changes_by_job ON changes (job, at_s)",
+        "CREATE INDEX changes_by_job ON changes (job)",
         "CREATE INDEX changes_by_age ON changes (at_s)",
         # Namespace is empty for all; observer is `console` or `record`, and the process.
         "CREATE TABLE observed (id INTEGER PRIMARY KEY, context TEXT NOT NULL, namespace TEXT NOT NULL,"
@@ -78,6 +79,10 @@ class Journal:
         self._inode = 0
         self._lock = RLock()
 
+    def reopened(self) -> Journal:
+        """Return another connection to it, for long transactions; in memory, one to a new journal."""
+        return Journal(self.path.parent if self.path is not None else None)
+
     @property
     def size_bytes(self) -> int:
         """Return the size of the database and what is not merged into it yet; 0 if there is none."""
@@ -100,12 +105,20 @@ class Journal:
         """Execute statements, each followed by its values, in one transaction; False if that failed."""
 
         def execute(connection: sqlite3.Connection) -> bool:
-            with _transaction(connection):
-                for statement, *values in statements:
-                    connection.execute(str(statement), values)
+            for statement, *values in statements:
+                connection.execute(str(statement), values)
             return True
 
-        return self._run(execute, default=False)
+        return self.transact(execute) is not None
+
+    def transact(self, use: Callable[[sqlite3.Connection], Found]) -> Found | None:
+        """Return what `use` returns after reading and writing in one transaction; None if that failed."""
+
+        def execute(connection: sqlite3.Connection) -> Found | None:
+            with _transaction(connection):
+                return use(connection)
+
+        return self._run(execute, None)
 
     def prune(self, now_s: float | None = None) -> None:
         """Delete the oldest logs until age and size are within their bounds."""
