@@ -16,7 +16,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, LifeSigns
 from k8s.status import Status
 from tui.runs.journal.database import Journal
-from tui.runs.journal.recorder import Recorder
+from tui.runs.journal.recorder import JobRecorder
 
 START_S = 1_780_000_000.0
 CONTEXT, USER = "lab", "li"
@@ -38,9 +38,9 @@ class ScriptedCluster:
         self.stale_since_s: float | None = None
         self.covered, self.unreadable = "", set[str]()
         self.causes: dict[str, str] = {}
-        self.recorders: list[Recorder] = []
+        self.recorders: list[JobRecorder] = []
 
-    def observer(self, name: str = "console") -> Recorder:
+    def observer(self, name: str = "console") -> JobRecorder:
         """Return a recorder of its own connection, which `tick` runs until it is removed from the list."""
         config = SimpleNamespace(config=SimpleNamespace(context=CONTEXT))
         cluster = self
@@ -59,7 +59,7 @@ class ScriptedCluster:
             def is_current(self, ref: JobRef) -> bool:
                 return ref.kind not in cluster.unreadable
 
-        recorder = Recorder(
+        recorder = JobRecorder(
             Journal(self.folder),
             cast("ClusterMirror", Mirror()),
             name,
@@ -90,7 +90,7 @@ class ScriptedCluster:
         self.jobs[name] = replace(old, status=status, **fields)
         return self.jobs[name]
 
-    async def tick(self, *observers: Recorder, to_s: float | None = None, every_s: float = 30.0) -> None:
+    async def tick(self, *observers: JobRecorder, to_s: float | None = None, every_s: float = 30.0) -> None:
         """Let observers compare, all by default; up to `to_s` once in each interval."""
         if to_s is not None:
             while self.now_s < to_s:
@@ -118,7 +118,7 @@ class ScriptedCluster:
         return Journal(self.folder).rows(query)
 
     def observed(self) -> list[tuple[float, float]]:
-        """Return the intervals in which somebody observed."""
+        """Return the recorded times of observation."""
         query = f"SELECT from_s - {START_S:.0f}, to_s - {START_S:.0f} FROM observed ORDER BY from_s, to_s"
         return Journal(self.folder).rows(query)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from k8s.gpus.links import LinkMatrix
     from k8s.logs import LogHub
     from k8s.reasons.failures import FailureCause
-    from tui.runs.journal.recorder import Recorder
+    from tui.runs.journal.recorder import JobRecorder
     from tui.runs.run_records import NodesAndPods
     from tui.session.life_feed import LifeFeed
     from tui.session.telemetry_feed import TelemetryFeed
@@ -51,7 +51,7 @@ class Session:
         self.permissions = Permissions(client)
         self.life = Life()
         """Filled while the feed of `open_life` runs."""
-        self.recorder: Recorder | None = None
+        self.recorder: JobRecorder | None = None
         """None until `open_recorder`."""
         self.links: dict[str, LinkMatrix] = {}
         """GPU links by node, filled on demand."""
@@ -109,15 +109,15 @@ class Session:
         self.mirror.evidence, self.mirror.life = feed.evidence, feed.signs
         return feed
 
-    def open_recorder(self, observer: str) -> Recorder:
-        """Return what writes the changes of jobs to the journal, as `observer`; slow to import."""
-        from tui.runs.journal.recorder import Recorder
+    def open_recorder(self, observer: str) -> JobRecorder:
+        """Return the recorder of the changes of jobs, as `observer`; slow to import."""
+        from tui.runs.journal.recorder import JobRecorder
 
         def cause_of(uid: str) -> str:
             found = self.reasons.triage_of(uid)
             return found.cause.name if found is not None and found.cause is not None else ""
 
         journal = self.runs.journal.reopened()
-        self.recorder = Recorder(journal, self.mirror, observer, own_names=own_names, cause_of=cause_of)
+        self.recorder = JobRecorder(journal, self.mirror, observer, own_names=own_names, cause_of=cause_of)
         self.recorder.update(self.mirror.latest)
         return self.recorder

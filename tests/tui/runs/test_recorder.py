@@ -1,4 +1,4 @@
-"""The recorder of changes: what it writes, when, and what it leaves to other observers."""
+"""The recorder of changes: their times, several observers, gaps, and failing writes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_each_change_is_written_with_its_time(cluster: ScriptedCluster) ->
     ]
 
 
-async def test_what_happened_unobserved_gets_the_times_of_the_objects(cluster: ScriptedCluster) -> None:
+async def test_unobserved_changes_get_the_times_of_the_objects(cluster: ScriptedCluster) -> None:
     first = cluster.observer()
     for name in ("ended", "waited", "deleted"):
         cluster.put(name, Status.PENDING)
@@ -126,7 +126,7 @@ async def test_jobs_that_cannot_be_read_are_not_gone(cluster: ScriptedCluster) -
     assert namespaces == [("",), ("text",)]
 
 
-async def test_of_other_users_only_what_holds_or_wants_gpus_is_recorded(cluster: ScriptedCluster) -> None:
+async def test_jobs_of_others_that_have_ended_are_not_recorded(cluster: ScriptedCluster) -> None:
     cluster.put("done", Status.SUCCEEDED, user="wu")
     cluster.put("runs", Status.RUNNING, user="wu")
     cluster.put("mine", Status.SUCCEEDED)

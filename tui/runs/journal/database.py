@@ -112,7 +112,7 @@ class Journal:
         return self.transact(execute) is not None
 
     def transact(self, use: Callable[[sqlite3.Connection], Found]) -> Found | None:
-        """Return what `use` returns after reading and writing in one transaction; None if that failed."""
+        """Call `use` in a transaction; return its result, or None if that failed."""
 
         def execute(connection: sqlite3.Connection) -> Found | None:
             with _transaction(connection):

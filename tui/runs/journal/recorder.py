@@ -1,4 +1,4 @@
-"""Recorder of what happens to jobs: their changes, and the times in which somebody observed them.
+"""Recorder of the changes of jobs, and of the times of observation.
 
 Several observers may record the same cluster; each change is written once.
 """
@@ -81,10 +81,11 @@ class _Change(NamedTuple):
     cause: str
     is_mine: bool
     now_s: float
-    after_s: float | None  # None if it was seen as it happened
+    is_late: bool  # it was not seen as it happened
+    after_s: float | None  # end of the last observation before; None if there was none
 
 
-class Recorder:
+class JobRecorder:
     """One observer of a cluster, which writes to the journal while `run` runs."""
 
     def __init__(
@@ -110,7 +111,7 @@ class Recorder:
         self._clock = clock
         self.journal = journal
         self.caught_up = asyncio.Event()
-        """Set once what happened before is written."""
+        """Set once earlier changes are written."""
         self._mirror = mirror
         self._context = mirror.client.config.context
         self._observer = f"{observer} {os.getpid()}@{socket.gethostname()}"
@@ -127,7 +128,7 @@ class Recorder:
         self._written_s = 0.0
 
     def update(self, snapshot: ClusterSnapshot) -> None:
-        """Take the newest snapshot; it is compared with the last one soon."""
+        """Accept the newest snapshot; `run` compares it with the last one within a second."""
         self._snapshot = snapshot
 
     async def run(self) -> None:
@@ -145,7 +146,7 @@ class Recorder:
             self.journal.close()
 
     async def record(self) -> None:
-        """Write what has changed since the last time."""
+        """Write the changes since the last call."""
         found, covered = self._snapshot, self._mirror.covered_namespace
         now_s = self._clock() + found.clock_offset_s
         if self._from_s is not None and (abs(now_s - self._to_s) > ASLEEP_S or covered != self._covered):
@@ -191,7 +192,7 @@ class Recorder:
         is_late: bool,
     ) -> None:
         names, life, seen = self._own_names(found.user), found.life, self._seen
-        after_s = self._ended_s or None if is_late else None
+        when = now_s, is_late, self._ended_s or None if is_late else None
         after: dict[str, _Seen] = {}
         for job in jobs:
             uid = job.uid
@@ -206,7 +207,7 @@ class Recorder:
             new = after[uid] = _Seen(job, _state_of(job, alerts), cause)
             is_explained = is_mine and old is not None and (old.job.reason, old.cause) != (job.reason, cause)
             if old is None or old.state != new.state or is_explained:
-                self._pending.append(_Change(uid, job, new.state, job.reason, cause, is_mine, now_s, after_s))
+                self._pending.append(_Change(uid, job, new.state, job.reason, cause, is_mine, *when))
         gone = {uid: ref for uid, ref in unended.items() if uid not in after}
         gone |= {
             uid: seen[uid].job.ref
@@ -215,7 +216,7 @@ class Recorder:
         }
         for uid, ref in gone.items():
             if self._covered in ("", ref.namespace) and self._mirror.is_current(ref):
-                self._pending.append(_Change(uid, None, JobState(DELETED), "", "", False, now_s, after_s))
+                self._pending.append(_Change(uid, None, JobState(DELETED), "", "", False, *when))
         self._seen = after
 
     def _write(self) -> None:
@@ -255,6 +256,7 @@ class Recorder:
         if not rows:  # also if it was deleted meanwhile
             find = "SELECT id, last_change FROM jobs WHERE context = ? AND uid = ?"
             number, last = connection.execute(find, (self._context, change.uid)).fetchone() or (0, 0)
+            last = last if change.is_late else 0
             rows = connection.execute(_FIND_CHANGES, (number, last)).fetchall() if number else []
         # Another observer may have written it already, and what followed.
         same = [each for each in rows if each[4:] == state]
@@ -310,7 +312,7 @@ def _moment(job: Job, was: str, state: JobState, now_s: float) -> float | None:
 
 
 def _steps(job: Job, was: str, state: JobState) -> Iterator[tuple[float, JobState]]:
-    """Yield the changes that nobody saw before the job reached its state."""
+    """Yield earlier changes that the job's object proves."""
     gpus = job.gpus_requested
     if not was and job.created is not None and job.status not in NOT_YET_STARTED:
         yield job.created.timestamp(), JobState(Status.PENDING, gpus_waiting=gpus)
