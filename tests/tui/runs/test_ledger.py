@@ -1,0 +1,113 @@
+"""The ledger: GPU time held, waited for and idle, of scripts whose sums are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.journal import record_job, record_spans
+from tui.runs.journal.database import Journal
+from tui.runs.journal.ledger import Change, Coverage, GpuTime, LedgerEntry, read_ledger, time_of
+
+RUNS: list[Change] = [(100, 0, 8), (200, 8, 0), (700, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "spans", "held", "waited", "waited_gpus", "share"),
+    [
+        pytest.param(RUNS, [(0, 1000)], 4000, 100, 800, 1.0, id="all observed"),
+        pytest.param(RUNS, [(-50, 2000)], 4000, 100, 800, 1.0, id="beyond the window"),
+        pytest.param(RUNS, [(150, 300), (600, 1000)], 1600, 50, 400, 0.55, id="a gap between GPUs held"),
+        pytest.param(RUNS, [(250, 260), (200, 400), (0, 300), (400, 500)], 2400, 100, 800, 0.5, id="overlap"),
+        pytest.param(RUNS, [(700, 900)], 0, 0, 0, 0.2, id="observed after the end"),
+        pytest.param(RUNS, [], 0, 0, 0, 0.0, id="never observed"),
+        pytest.param([(-500, 4, 0), (100, 0, 0)], [(-900, 1000)], 400, 0, 0, 1.0, id="began before"),
+        pytest.param([(900, 2, 0)], [(0, 5000)], 200, 0, 0, 1.0, id="goes on"),
+        pytest.param([(900, 2, 0), (1100, 9, 0)], [(0, 5000)], 200, 0, 0, 1.0, id="ahead of this clock"),
+        pytest.param([(0, 4, 2), (500, 4, 4)], [(0, 1000)], 4000, 1000, 3000, 1.0, id="holds and waits"),
+        pytest.param([(100, 8, 0), (500, 1, 0), (300, 2, 0)], [(0, 1000)], 3000, 0, 0, 1.0, id="clock back"),
+        pytest.param([(100, 8, 0), (100, 1, 0)], [(0, 1000)], 900, 0, 0, 1.0, id="in one second"),
+        pytest.param([], [(0, 1000)], 0, 0, 0, 1.0, id="no change"),
+    ],
+)
+def test_time_is_the_integral_over_the_observed_seconds(
+    changes: list[Change],
+    spans: list[tuple[float, float]],
+    held: float,
+    waited: float,
+    waited_gpus: float,
+    share: float,
+) -> None:
+    found = time_of(changes, Coverage(spans, 0, 1000))
+    assert found == GpuTime(held, waited, waited_gpus, 0, 0, share)
+
+
+def test_an_empty_window_has_no_share() -> None:
+    assert Coverage([(0, 10)], 5, 5).share == 0.0
+
+
+START = 1_800_000_000.0  # a full hour
+END = START + 3 * 3600
+
+
+def entries(journal: Journal, namespace: str = "", from_s: float = START) -> dict[str, LedgerEntry]:
+    return {each.uid: each for each in read_ledger(journal, "recorded", namespace, from_s, END) or ()}
+
+
+def test_a_job_counts_while_its_namespace_is_observed() -> None:
+    journal = Journal()
+    for uid, namespace in (("u1", "vision"), ("u2", "audio"), ("u3", "audio"), ("u4", "text")):
+        record_job(journal, uid, [(START - 50, 1, 1), (START, 4, 0)], namespace=namespace)
+    record_job(journal, "u5", [(START, 8, 0)], context="other")
+    record_job(journal, "u6", [(START, 0, 0)], kind="Job", user="")
+    record_job(journal, "u7", [(START, 2, 0)], kind="Job", user="")
+    record_spans(journal, (START + 900, START + 1000))
+    record_spans(journal, (START, START + 950), namespace="audio")
+    record_spans(journal, (START, END), namespace="vision")
+    record_spans(journal, (START, END), context="other")
+    found = entries(journal)
+    held = {uid: each.time.held_gpu_s for uid, each in found.items()}
+    assert held == {"u1": 4 * 3 * 3600, "u2": 4000, "u3": 4000, "u4": 400, "u7": 200}
+    assert found["u2"].time.observed_share == 1000 / (3 * 3600)
+    assert found["u7"] == LedgerEntry(
+        "u7", "default", "default", "bert", "Job", GpuTime(200, observed_share=100 / 10800)
+    )
+    assert entries(journal, "audio").keys() == {"u2", "u3"}
+    assert GpuTime.total(each.time for each in found.values())[::5] == (4 * 3 * 3600 + 8600, 100 / 10800)
+
+
+def test_a_job_begins_the_window_in_its_last_state_before_it() -> None:
+    journal = Journal()
+    record_job(journal, "u1", [(START - 900, 1, 0), (START - 10, 2, 0), (START + 30, 0, 5), (END, 9, 0)])
+    # The clock stepped back from after the window's start to before it.
+    record_job(journal, "u2", [(START + 50, 8, 0), (START - 60, 1, 0)])
+    record_job(journal, "u3", [(START - 60, 0, 0)])
+    record_spans(journal, (START - 3600, START + 100))
+    assert {uid: each.time[:3] for uid, each in entries(journal).items()} == {
+        "u1": (60, 70, 350),
+        "u2": (100, 0, 0),
+    }
+
+
+def test_a_window_that_was_not_observed_has_no_ledger() -> None:
+    journal = Journal()
+    record_job(journal, "u1", [(START, 8, 0)])
+    record_spans(journal, (START - 100, START), (END, END + 5))
+    record_spans(journal, (START, END), namespace="vision")
+    assert read_ledger(journal, "recorded", "default", START, END) is None
+    assert read_ledger(journal, "recorded", "", START, END) == []
+
+
+def test_idle_hours_are_those_of_the_console_that_saw_most_of_each() -> None:
+    journal = Journal()
+    record_job(journal, "u1", [(START, 8, 0)])
+    record_spans(journal, (START, END))
+    for hour, observer, seen, idle in (
+        (-1, "a", 800, 800),
+        (0, "a", 100, 90),
+        (0, "b", 300, 10),
+        (1, "a", 50, 50),
+        (3, "a", 7, 7),
+    ):
+        journal.write(("INSERT INTO idle VALUES (1, ?, ?, ?, ?)", START + hour * 3600, observer, seen, idle))
+    assert entries(journal)["u1"].time[3:5] == (350, 60)
+    assert entries(journal, from_s=START + 1)["u1"].time[3:5] == (50, 50)
