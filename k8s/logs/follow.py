@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from datetime import datetime
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ from k8s.client.transport import translated
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff, pause, pause_unauthorized
 from k8s.logs.lines import (
     MAX_LINE_BYTES,
+    STAMP_BYTES,
     Cursor,
     Delivered,
     Item,
@@ -35,7 +35,7 @@ from k8s.logs.lines import (
     Target,
     read_stamp,
 )
-from k8s.logs.prefixes import NO_OWNER, RankReader, named_start
+from k8s.logs.prefixes import NO_OWNER, RankReader
 from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
@@ -449,13 +449,13 @@ class Follower:
             self._reconnected_last = False
         return items
 
-    def _named(self, stamps: list[bytes], raws: list[bytes]) -> list[Item]:
+    def _named(self, stamps: list[bytes], lines: list[bytes]) -> list[Item]:
         self._cursor.add(stamps)
         self._failures = self._quiet_reads = 0
         self._last_notice = self.refusal = ""
         items = self._reconnected()
         self._stamp_ns, self._owner, self._reconnected_last = read_stamp(stamps[-1])[0], NO_OWNER, False
-        rows = self._ranks.named(raws, partial(named_start, self.target.name))
+        rows = self._ranks.named(lines, self.target.name, STAMP_BYTES)
         number = next(self._numbers)
         return [*items, LogBlock(self._stamp_ns, b"", self.target, number, lines=rows, stamps=stamps)]
 

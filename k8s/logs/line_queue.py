@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,7 +35,7 @@ async def by_time(
 ) -> AsyncGenerator[list[Any], None]:
     """Merge finite logs, holding one batch of each in memory; more than `MAX_STREAMS` are concatenated.
 
-    `timed` returns times, and what of a batch to merge by them; by default its items.
+    `timed` returns times in order, and what of a batch to merge by them; by default its items.
     """
     if len(sources) > MAX_STREAMS:
         text = f"{len(sources)} logs are too many to be merged by time; they follow one after the other"
@@ -54,19 +55,25 @@ async def by_time(
                 if read is None:
                     del streams[place], held[place]
                 else:
-                    keys, rows = timed(read) if timed else ([item.stamp_ns for item in read], read)
-                    # A source keeps its own order, also where a stamp is older than the one before.
-                    held[place] = keys if keys == sorted(keys) else [*accumulate(keys, max)], rows
+                    held[place] = (
+                        timed(read) if timed else (ordered([item.stamp_ns for item in read]), [*read])
+                    )
             if not streams:
                 return
             reached = min(keys[-1] for keys, _ in held)
-            ready: _Timed = [], []
+            times, ready = [], []
             for place, (keys, rows) in enumerate(held):
                 end = bisect_right(keys, reached)
-                ready[0].extend(keys[:end])
-                ready[1].extend(rows[:end])
+                times += keys[:end]
+                ready += rows[:end]
                 held[place] = keys[end:], rows[end:]
-            yield [ready[1][index] for index in sorted(range(len(ready[0])), key=ready[0].__getitem__)]
+            ready.sort(key=partial(next, iter(times)))  # the next time for each row
+            yield ready
+
+
+def ordered(times: list[Any]) -> list[Any]:
+    """Return times by which a source keeps its own order, also where one is older than that before."""
+    return times if times == sorted(times) else [*accumulate(times, max)]
 
 
 _Key = tuple[str, str, str]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from zlib import crc32
 
 import msgspec
@@ -23,7 +23,8 @@ LONGEST_LINE_BYTES = 64 * 1024 * 1024
 _NS = 1_000_000_000
 _LONGEST_STAMP = 40
 # As the kubelet writes it in UTC, with its space: such times are ordered as bytes, too.
-_STAMP, _STAMP_BYTES = b"0000-00-00T00:00:00.000000000Z ", 31
+_STAMP, STAMP_BYTES = b"0000-00-00T00:00:00.000000000Z ", 31
+_stamp_of = itemgetter(slice(STAMP_BYTES))
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 # Two streams of a process may overtake each other, so a resumed log begins this much earlier.
 _SLACK_S = 1
@@ -171,7 +172,7 @@ class Splitter:
                 pieces += self._full_pieces()
                 pieces.append(self._pop_partial())
                 del ended[0]
-            seconds_of, max_bytes = _SECONDS_NS.get, self._max_bytes + _STAMP_BYTES
+            seconds_of, max_bytes = _SECONDS_NS.get, self._max_bytes + STAMP_BYTES
             for line in ended:  # inlined, for this is most of the time that a long log takes
                 start_ns = seconds_of(line[:20])
                 if start_ns is None or line[29:31] != b"Z " or len(line) > max_bytes:
@@ -186,12 +187,12 @@ class Splitter:
         return pieces
 
     def whole(self, chunk: bytes) -> tuple[list[bytes], list[bytes]] | None:
-        """Return times and texts of lines, faster; None, reading none, if not all have times in order."""
+        """Return lines and their times, faster; None, reading none, if not all have times in order."""
         size = len(self._partial)
         if self._offset or size > MAX_LINE_BYTES or size + len(chunk) > self._max_bytes or b"\n" not in chunk:
             return None
         *lines, rest = (bytes(self._partial) + chunk).split(b"\n")
-        stamps = [line[:31] for line in lines]
+        stamps = [*map(_stamp_of, lines)]
         text = b"".join(stamps)
         if text.translate(_DIGITS) != _STAMP * len(lines) or sorted(stamps) != stamps:
             return None
@@ -199,7 +200,7 @@ class Splitter:
         if not all(read_stamp(each + b"00Z")[0] for each in minutes) or text[17::31].strip(b"012345"):
             return None
         self._partial[:] = rest
-        return stamps, [line[31:] for line in lines]
+        return stamps, lines
 
     @property
     def is_within_line(self) -> bool:

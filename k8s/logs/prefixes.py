@@ -11,9 +11,8 @@ Not rules, on purpose: `3: ` (srun --label, but also every numbered list), NCCL'
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -113,6 +112,9 @@ class RankReader:
         self._ranks = tuple(ranks)
         self._prints_all_ranks = prints_all_ranks
         self._owners: dict[bytes, LineOwner] = {}
+        # Names by so many first bytes of lines.
+        self._names: dict[bytes, bytes] = {}
+        self._name_bytes = 0
         # The only rank of a pod writes its lines without a prefix, too.
         self._default_owner = (
             LineOwner(self._ranks[0]) if len(self._ranks) == 1 and not prints_all_ranks else NO_OWNER
@@ -130,19 +132,23 @@ class RankReader:
             return known
         return self._read_owner(raw)
 
-    def named(self, raws: Iterable[bytes], name_of: Callable[[int | None], bytes]) -> list[bytes]:
-        """Return lines with the names of their writers in place of the prefixes."""
-
-        def named(raw: bytes) -> bytes:
-            owner = self.owner(raw)
-            return name_of(owner.rank) + raw[owner.prefix_bytes :]
-
-        names = {start: named(start + b"]: ") for start in self._owners}
-        parts = map(bytes.partition, raws, repeat(b"]: "))
+    def named(self, lines: Iterable[bytes], name: str, begin: int) -> list[bytes]:
+        """Return lines from byte `begin` on with the names of their writers in place of the prefixes."""
+        names, end = self._names.get, begin + self._name_bytes
         return [
-            names[start] + rest if end and start in names else named(start + end + rest)
-            for start, end, rest in parts
+            start + line[end:] if (start := names(line[begin:end])) else self._named(line[begin:], name)
+            for line in lines
         ]
+
+    def _named(self, raw: bytes, name: str) -> bytes:
+        owner = self.owner(raw)
+        start, rest = named_start(name, owner.rank), raw[owner.prefix_bytes :]
+        if raw.startswith(b"[rank") and raw.find(b"]: ", 6, 14) == owner.prefix_bytes - 3:
+            self._name_bytes = max(self._name_bytes, owner.prefix_bytes)
+            if len(self._names) < _KNOWN_STARTS:
+                cut = self._name_bytes - owner.prefix_bytes
+                self._names[raw[: self._name_bytes]] = start + rest[:cut]
+        return start + rest
 
     def _read_owner(self, raw: bytes) -> LineOwner:
         rules = _BY_START.get(raw[0]) if raw else None

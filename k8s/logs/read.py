@@ -13,7 +13,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.logs.follow import Follower, LogRequest
-from k8s.logs.line_queue import MAX_STREAMS, LogSelection, by_time
+from k8s.logs.line_queue import MAX_STREAMS, LogSelection, by_time, ordered
 from k8s.logs.lines import (
     LONGEST_LINE_BYTES,
     MAX_LINE_BYTES,
@@ -287,6 +287,8 @@ class _RankBlocks:
 
 
 def _rows(batch: list[Item]) -> tuple[list[bytes], list[bytes | Marker]]:
+    if len(batch) == 1 and isinstance(batch[0], LogBlock):
+        return [*batch[0].stamps], [*batch[0].lines]
     stamps: list[bytes] = []
     rows: list[bytes | Marker] = []
     for item in batch:
@@ -298,14 +300,15 @@ def _rows(batch: list[Item]) -> tuple[list[bytes], list[bytes | Marker]]:
         rows.append(
             named_start(item.source.name, item.rank) + item.text if isinstance(item, LogLine) else item
         )
-    return stamps, rows
+    return ordered(stamps), rows
 
 
 async def _named(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncGenerator[list[Item], None]:
     # Lines as they are printed, merged by time into one block between two markers.
     async with aclosing(by_time(sources, _rows)) as batches:
         async for rows in batches:
-            for kind, group in groupby(rows, type):
+            has_markers = Marker in map(type, rows)
+            for kind, group in groupby(rows, type) if has_markers else ((bytes, rows),):
                 some = [*group]
                 yield some if kind is Marker else [LogBlock(0, b"\n".join([*some, b""]), _NOBODY, 0)]
 

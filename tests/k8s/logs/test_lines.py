@@ -90,12 +90,14 @@ def test_other_lines_are_not_read_at_once(chunk: bytes) -> None:
 
 def test_names_replace_the_prefixes_of_lines() -> None:
     reader = RankReader((4, 5))
-    lines = [b"[rank5]: a", b"[rank5", b"[rank5]", b"[rankx]: b", b"[default0]:c", b"", b"a]: b"]
-    for _ in range(2):
-        named = reader.named(lines, lambda rank: b"%a " % rank)
-        assert named == [
-            *(b"5 a", b"None [rank5", b"None [rank5]", b"None [rankx]: b", b"4 c", b"None ", b"None a]: b")
-        ]
+    lines = b"[rank5]: a|[rank5|[rank5]|[rankx]: b|[default0]:c||a]: b|[rank5]: |[rank12]: d|[rank5]: ".split(
+        b"|"
+    )
+    for _ in range(3):
+        named = reader.named([b"7" + line for line in lines], "w", 1)
+        assert b"|".join(named) == (
+            b"[w 5] a|[w] [rank5|[w] [rank5]|[w] [rankx]: b|[w 4] c|[w] |[w] a]: b|[w 5] |[w 12] d|[w 5] "
+        )
 
 
 @given(sizes=st.lists(st.integers(0, 300), max_size=6), kept=st.integers(1, 100), step=st.integers(1, 50))
