@@ -34,7 +34,7 @@ class RunStore:
         # Those that were asked for, or all, in order; None for one that is not stored.
         self._runs: dict[str, RunRecord | bytes | None] = {}
         self._has_all = self._has_moved = False
-        self._version = 0
+        self._version: object = None  # changes with the stored runs
         self._problems: list[str] = []
 
     @cached_property
@@ -77,7 +77,7 @@ class RunStore:
     def records(self) -> list[RunRecord]:
         """Return all records of jobs that ran, as they are now in the journal, the newest last."""
         self._move_old()
-        version = self.journal.version
+        version = self.journal.rows("SELECT max(seq), count(*) FROM runs")
         if not self._has_all or version != self._version:  # another console may have stored runs since
             self._runs = dict(self.journal.rows("SELECT uid, record FROM runs ORDER BY seq"))
             self._has_all, self._version = True, version

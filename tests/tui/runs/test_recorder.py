@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +17,8 @@ from k8s.snapshot import LifeSigns, Silence
 from k8s.status import Status
 from tests.support.scripted_cluster import ScriptedCluster, at
 from tui.runs.journal.database import JOURNAL_FILE, Journal
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -181,3 +187,44 @@ async def test_a_clock_that_is_set_back_does_not_reorder(cluster: ScriptedCluste
     cluster.jobs["bert"] = replace(job, restarts=1)
     await cluster.tick()
     assert cluster.changes() == [("bert", 0, "Pending"), ("bert", 50, "Running"), ("bert", 50, "Running")]
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from k8s.status import Status
+from tests.support.scripted_cluster import ScriptedCluster
+
+async def record():
+    cluster = ScriptedCluster(Path(sys.argv[1]))
+    cluster.observer(sys.argv[2])
+    for number in range(100_000):
+        cluster.now_s = float(number)
+        cluster.put(f"{sys.argv[2]}-{number}", Status.RUNNING)
+        await cluster.tick()
+        print(number, flush=True)
+
+asyncio.run(record())
+"""
+
+
+@pytest.mark.parametrize("turns", [2, pytest.param(25, marks=pytest.mark.slow)])
+def test_changes_that_were_acknowledged_survive_a_kill_of_their_recorders(tmp_path: Path, turns: int) -> None:
+    acknowledged: set[str] = set()
+    for turn in range(turns):
+        names = [f"{observer}-{turn}" for observer in ("console", "record")]
+        commands = [[sys.executable, "-c", WRITER, str(tmp_path), name] for name in names]
+        recorders = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True, cwd=ROOT) for each in commands]
+        for each in recorders:
+            assert each.stdout is not None
+            for _ in range(3 + turn % 7):
+                each.stdout.readline()
+        for name, each in zip(names, recorders, strict=True):
+            os.kill(each.pid, signal.SIGKILL)
+            count = 3 + turn % 7 + len(each.communicate()[0].splitlines()[:-1])
+            acknowledged |= {f"{name}-{number}" for number in range(count)}
+    journal = Journal(tmp_path)
+    assert acknowledged <= {
+        name for (name,) in journal.rows("SELECT name FROM jobs JOIN changes ON job = jobs.id")
+    }
+    assert journal.problems == [] and journal.rows("PRAGMA integrity_check") == [("ok",)]
