@@ -90,7 +90,7 @@ class RunStore:
         self._move_old()
         self.journal.write((_PUT, record.uid, _encode(record)), (_DROP, MAX_RUNS))
         self._runs.pop(record.uid, None)
-        self._runs[record.uid] = record
+        self._runs[record.uid], self._version = record, None
         if len(self._runs) > MAX_RUNS:
             del self._runs[next(iter(self._runs))]
 
