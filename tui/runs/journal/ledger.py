@@ -3,28 +3,32 @@
 The state of a job lasts until its next change. Only observed seconds count, once each, however many
 consoles observed them; a gap counts nothing, whatever came before and after it.
 """
+
 from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
+
 if TYPE_CHECKING:
     from tui.runs.journal.database import Journal
 HOUR_S = 3600
 Change: TypeAlias = tuple[float, int, int]
 
+
 class GpuTime(NamedTuple):
     """GPU time of a job in a window, or of several jobs."""
+
     held_gpu_s: float = 0.0
     waited_s: float = 0.0
-    'Time with any GPUs waited for, summed over jobs.'
+    "Time with any GPUs waited for, summed over jobs."
     waited_gpu_s: float = 0.0
     seen_gpu_s: float = 0.0
-    'Held time for which telemetry was read.'
+    "Held time for which telemetry was read."
     idle_gpu_s: float = 0.0
-    'Part of `seen_gpu_s`.'
+    "Part of `seen_gpu_s`."
     observed_share: float = 0.0
-    'Observed share of the window; the least one of several jobs.'
+    "Observed share of the window; the least one of several jobs."
 
     @classmethod
     def total(cls, times: Iterable[GpuTime]) -> GpuTime:
@@ -32,14 +36,17 @@ class GpuTime(NamedTuple):
         *amounts, shares = zip(*times, strict=True)
         return cls(*map(sum, amounts))._replace(observed_share=min(shares))
 
+
 class LedgerEntry(msgspec.Struct, frozen=True):
     """A job in the ledger. Jobs of the same name differ in their UID."""
+
     uid: str
     user: str
     namespace: str
     name: str
     kind: str
     time: GpuTime
+
 
 class Coverage:
     """The observed seconds of a window."""
@@ -67,7 +74,10 @@ class Coverage:
         start_s, duration_s, before_s = self._spans[place]
         return before_s + min(at_s - start_s, duration_s)
 
-def time_of(changes: Iterable[Change], coverage: Coverage, seen_gpu_s: float=0.0, idle_gpu_s: float=0.0) -> GpuTime:
+
+def time_of(
+    changes: Iterable[Change], coverage: Coverage, seen_gpu_s: float = 0.0, idle_gpu_s: float = 0.0
+) -> GpuTime:
     """Return the GPU time of a job, given its changes in the order in which they were written."""
     states: list[Change] = []
     for change in changes:
@@ -83,12 +93,17 @@ def time_of(changes: Iterable[Change], coverage: Coverage, seen_gpu_s: float=0.0
         waited_gpus += gpus_waiting * lasted_s
         waited += lasted_s if gpus_waiting else 0.0
     return GpuTime(held, waited, waited_gpus, seen_gpu_s, idle_gpu_s, coverage.share)
-_OBSERVED = 'SELECT namespace, from_s, to_s FROM observed WHERE context = ? AND to_s > ? AND from_s < ?'
-_JOBS = "FROM jobs WHERE context = ?1 AND ?2 IN ('', namespace)"
-_CHANGES = f'SELECT job, at_s, gpus_held, gpus_waiting FROM changes WHERE at_s < ?4 AND job IN (SELECT id {_JOBS}) AND (at_s >= ?3 OR id IN (SELECT max(id) FROM changes WHERE at_s < ?3 GROUP BY job)) ORDER BY id'
-_IDLE = 'SELECT job, sum(seen), sum(idle) FROM (SELECT job, max(seen_gpu_s) AS seen, idle_gpu_s AS idle FROM idle WHERE hour_s >= ? AND hour_s < ? GROUP BY job, hour_s) GROUP BY job'
 
-def read_ledger(journal: Journal, context: str, namespace: str, from_s: float, to_s: float) -> list[LedgerEntry] | None:
+
+_OBSERVED = "SELECT namespace, from_s, to_s FROM observed WHERE context = ? AND to_s > ? AND from_s < ?"
+_JOBS = "FROM jobs WHERE context = ?1 AND ?2 IN ('', namespace)"
+_CHANGES = f"SELECT job, at_s, gpus_held, gpus_waiting FROM changes WHERE at_s < ?4 AND job IN (SELECT id {_JOBS}) AND (at_s >= ?3 OR id IN (SELECT max(id) FROM changes WHERE at_s < ?3 GROUP BY job)) ORDER BY id"
+_IDLE = "SELECT job, sum(seen), sum(idle) FROM (SELECT job, max(seen_gpu_s) AS seen, idle_gpu_s AS idle FROM idle WHERE hour_s >= ? AND hour_s < ? GROUP BY job, hour_s) GROUP BY job"
+
+
+def read_ledger(
+    journal: Journal, context: str, namespace: str, from_s: float, to_s: float
+) -> list[LedgerEntry] | None:
     """Return the jobs that held or waited for GPUs in a window; None if none of it was observed.
 
     Args:
@@ -99,7 +114,7 @@ def read_ledger(journal: Journal, context: str, namespace: str, from_s: float, t
         to_s: Its end.
     """
     observed = journal.rows(_OBSERVED, context, from_s, to_s)
-    spans = [(each, span) for each, *span in observed if not namespace or each in ('', namespace)]
+    spans = [(each, span) for each, *span in observed if not namespace or each in ("", namespace)]
     if not spans:
         return None
     changes: dict[int, list[Change]] = {}
@@ -108,9 +123,13 @@ def read_ledger(journal: Journal, context: str, namespace: str, from_s: float, t
     idle = {job: (seen, idle) for job, seen, idle in journal.rows(_IDLE, from_s, to_s)}
     coverage: dict[str, Coverage] = {}
     found = []
-    for job, uid, user, place, name, kind in journal.rows(f'SELECT id, uid, user, namespace, name, kind {_JOBS} ORDER BY id', context, namespace):
+    for job, uid, user, place, name, kind in journal.rows(
+        f"SELECT id, uid, user, namespace, name, kind {_JOBS} ORDER BY id", context, namespace
+    ):
         if place not in coverage:
-            coverage[place] = Coverage([(since, until) for each, (since, until) in spans if each in ('', place)], from_s, to_s)
+            coverage[place] = Coverage(
+                [(since, until) for each, (since, until) in spans if each in ("", place)], from_s, to_s
+            )
         time = time_of(changes.get(job, ()), coverage[place], *idle.get(job, ()))
         if time.held_gpu_s or time.waited_s:
             found.append(LedgerEntry(uid, user or place, place, name, kind, time))

@@ -118,6 +118,7 @@ class JobRecorder:
         self._own_names = own_names
         self._cause_of = cause_of
         self._snapshot = ClusterSnapshot()
+        self._compared: ClusterSnapshot | None = None
         self._seen: dict[str, _Seen] = {}
         self._known: dict[str, tuple[int, int]] = {}  # by UID: id of the job and of its last known change
         self._pending: list[_Change] = []
@@ -162,7 +163,9 @@ class JobRecorder:
             self._ended_s = self._ended_s or await asyncio.to_thread(self._last_observed_s)
             unended = await asyncio.to_thread(self._unended)
         self._to_s = max(self._to_s, now_s)
-        self._compare(found, self._mirror.all_jobs, now_s, unended, is_late=is_late)
+        if found is not self._compared or is_late:
+            self._compare(found, self._mirror.all_jobs, now_s, unended, is_late=is_late)
+            self._compared = found
         if self._pending or now_s > self._written_s + WRITE_S:
             await asyncio.to_thread(self._write)
         self.caught_up.set()
