@@ -21,7 +21,10 @@ def record_job(
     context: str = CONTEXT,
 ) -> None:
     """Write a job, and for each change its time, the GPUs held and those waited for."""
-    put = "INSERT INTO jobs (context, uid, kind, namespace, name, user, is_mine) VALUES (?, ?, ?, ?, ?, ?, 1)"
+    put = (
+        "INSERT INTO jobs (context, uid, kind, namespace, name, user, api_version, is_mine, last_change)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'v1', 1, 0)"
+    )
     change = (
         "INSERT INTO changes (job, at_s, status, reason, alerts, restarts, gpus_held, gpus_waiting, nodes)"
         " SELECT id, ?, '', '', '', 0, ?, ?, '' FROM jobs WHERE context = ? AND uid = ?"

@@ -5,14 +5,17 @@ consoles observed them; a gap counts nothing, whatever came before and after it.
 """
 
 from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
 import msgspec
 
 if TYPE_CHECKING:
     from tui.runs.journal.database import Journal
-HOUR_S = 3600
+
+# Time of a change, GPUs held and GPUs waited for from then on.
 Change: TypeAlias = tuple[float, int, int]
 
 
@@ -21,14 +24,14 @@ class GpuTime(NamedTuple):
 
     held_gpu_s: float = 0.0
     waited_s: float = 0.0
-    "Time with any GPUs waited for, summed over jobs."
+    """Time with any GPUs waited for, summed over jobs."""
     waited_gpu_s: float = 0.0
     seen_gpu_s: float = 0.0
-    "Held time for which telemetry was read."
+    """Held time for which telemetry was read."""
     idle_gpu_s: float = 0.0
-    "Part of `seen_gpu_s`."
+    """Part of `seen_gpu_s`."""
     observed_share: float = 0.0
-    "Observed share of the window; the least one of several jobs."
+    """Observed share of the window; the least one of several jobs."""
 
     @classmethod
     def total(cls, times: Iterable[GpuTime]) -> GpuTime:
@@ -53,12 +56,13 @@ class Coverage:
 
     def __init__(self, spans: Iterable[tuple[float, float]], from_s: float, to_s: float) -> None:
         """Merge the spans of all observers, in any order."""
+        # Spans that do not overlap: start, duration, and the sum of those before.
         self._starts: list[float] = []
         self._spans: list[tuple[float, float, float]] = []
         self.seconds = 0.0
         last_s = from_s
         for start_s, end_s in sorted(spans):
-            start_s, end_s = (max(start_s, last_s), min(end_s, to_s))
+            start_s, end_s = max(start_s, last_s), min(end_s, to_s)
             if end_s > start_s:
                 self._starts.append(start_s)
                 self._spans.append((start_s, end_s - start_s, self.seconds))
@@ -81,14 +85,15 @@ def time_of(
     """Return the GPU time of a job, given its changes in the order in which they were written."""
     states: list[Change] = []
     for change in changes:
+        # If the clock stepped back, the later change is the one by the corrected clock.
         while states and states[-1][0] >= change[0]:
-            pass
+            states.pop()
         states.append(change)
     held = waited = waited_gpus = 0.0
     until_s = coverage.seconds
     for at_s, gpus_held, gpus_waiting in reversed(states):
         since_s = coverage.seconds_until(at_s)
-        lasted_s, until_s = (until_s - since_s, since_s)
+        lasted_s, until_s = until_s - since_s, since_s
         held += gpus_held * lasted_s
         waited_gpus += gpus_waiting * lasted_s
         waited += lasted_s if gpus_waiting else 0.0
@@ -97,8 +102,18 @@ def time_of(
 
 _OBSERVED = "SELECT namespace, from_s, to_s FROM observed WHERE context = ? AND to_s > ? AND from_s < ?"
 _JOBS = "FROM jobs WHERE context = ?1 AND ?2 IN ('', namespace)"
-_CHANGES = f"SELECT job, at_s, gpus_held, gpus_waiting FROM changes WHERE at_s < ?4 AND job IN (SELECT id {_JOBS}) AND (at_s >= ?3 OR id IN (SELECT max(id) FROM changes WHERE at_s < ?3 GROUP BY job)) ORDER BY id"
-_IDLE = "SELECT job, sum(seen), sum(idle) FROM (SELECT job, max(seen_gpu_s) AS seen, idle_gpu_s AS idle FROM idle WHERE hour_s >= ? AND hour_s < ? GROUP BY job, hour_s) GROUP BY job"
+# What happened in the window, and before it the state that each job began it with.
+_CHANGES = (
+    "SELECT job, at_s, gpus_held, gpus_waiting FROM changes"
+    f" WHERE at_s < ?4 AND job IN (SELECT id {_JOBS}) AND (at_s >= ?3 OR id IN"
+    " (SELECT max(id) FROM changes WHERE at_s < ?3 GROUP BY job)) ORDER BY id"
+)
+# Of several consoles that read the same GPUs, the one that read most; SQLite takes the other columns from
+# the row of the maximum. Hours that began before the window are left out.
+_IDLE = (
+    "SELECT job, sum(seen), sum(idle) FROM (SELECT job, max(seen_gpu_s) AS seen, idle_gpu_s AS idle"
+    " FROM idle WHERE hour_s >= ? AND hour_s < ? GROUP BY job, hour_s) GROUP BY job"
+)
 
 
 def read_ledger(
