@@ -5,18 +5,29 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, ScriptedCluster
 from tests.support.objects import Object, pytorch_job
-from trainer.tfevents import EventWriter
+from trainer.tfevents import EventWriter, ScalarCurve
 from trainer.tfevents.writer import message, varint
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
+T0 = 1.79e9
+
+
+def curve(
+    tag: str, values: Sequence[float], *, first: int = 0, run: str = ".", at: float = T0
+) -> ScalarCurve:
+    """Return a curve of one point a second."""
+    steps = array("q", range(first, first + len(values)))
+    times = array("d", [at + step for step in steps])
+    return ScalarCurve(run, tag, "w", steps, times, array("d", values), ())
 
 
 def job_with_event_files(name: str) -> Object:

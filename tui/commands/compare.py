@@ -107,7 +107,7 @@ async def _find(options: ConsoleOptions, names: list[str]) -> list[RunRecord]:
     if left:
         try:
             async with cluster(options) as client:
-                found |= await _of_jobs(options, client, left, past)
+                found |= await _of_jobs(options, client, left, past, store)
         except (NotFound, Ambiguous, WrongUsage):
             raise
         except KubeError as error:
@@ -119,7 +119,7 @@ async def _find(options: ConsoleOptions, names: list[str]) -> list[RunRecord]:
 
 
 async def _of_jobs(
-    options: ConsoleOptions, client: Client, names: list[str], past: dict[str, RunRecord]
+    options: ConsoleOptions, client: Client, names: list[str], past: dict[str, RunRecord], store: RunStore
 ) -> dict[str, RunRecord]:
     snapshot, reasons = await read_cluster(options, client)
     place, slots = NodesAndPods(snapshot.nodes, reasons.mirror.pods), asyncio.Semaphore(MOST_AT_ONCE)
@@ -128,8 +128,12 @@ async def _of_jobs(
         record = _past(snapshot, name, past)
         if record is None:
             async with slots:
-                record = await read_run(client, find_job(snapshot, name), place)
+                job = find_job(snapshot, name)
+                has_ended = job.status.is_final
+                record = await read_run(client, job, place, journal=store.journal if has_ended else None)
             record = with_past(record, past.get(record.uid))
+            if has_ended and not record.problem and record.uid not in store:
+                store.add(record)
         return record
 
     return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job
-from k8s.text.errors import KubeError, without_frames
+from k8s.text.errors import KubeError, NotFound, Unreachable, without_frames
 from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.tfevents import EventFiles, RunText, ScalarCurve
@@ -42,15 +42,16 @@ from tui.commands.support.output import (
 from tui.runs.formats import MetricFolder, no_metrics
 from tui.runs.overlay import MOST_RUNS, Overlay, labels_of
 from tui.runs.picture import X_AXES, Piece, PlotCurve, PlotOptions, draw
-from tui.runs.series import MinMaxLevels, downsample
+from tui.runs.series import few_points
 from tui.runs.ticks import integer_ticks, number_ticks
 from tui.settings.options import ConsoleOptions
 from tui.terminal.tty_state import colours
-from tui.text.format import age, number, plural
+from tui.text.format import newest_point, number, plural
 from tui.text.natural_order import tag_key
 
 if TYPE_CHECKING:
     from tui.runs.curve_feed import CurveFeed
+    from tui.runs.store import RunStore
 
 # Points of one write.
 _PIECE_POINTS = 5_000
@@ -133,8 +134,8 @@ async def _read_all(
 ) -> tuple[dict[str, _Read], list[tuple[str, KubeError | WrongUsage]]]:
     found: dict[str, _Read] = {}
     problems: list[tuple[str, KubeError | WrongUsage]] = []
-    connection: tuple[Client, ClusterSnapshot] | None = None
-    failure: KubeError | None = None
+    client: Client | None = None
+    cluster_says: ClusterSnapshot | KubeError | None = None
     for source in words:
         folder = expand_home(source)
         try:
@@ -143,18 +144,17 @@ async def _read_all(
                 continue
             if source.startswith((".", "/", "~")):
                 raise NoCurves(no_metrics(folder))
-            if failure is not None:
-                problems.append((source, failure))
-                continue
-            if connection is None:
+            if cluster_says is None:
                 try:
                     client = await stack.enter_async_context(cluster(options))
-                    connection = client, await read_jobs(options, client)
+                    cluster_says = await read_jobs(options, client)
                 except KubeError as error:
-                    failure = without_frames(error)
-                    raise
-            client, snapshot = connection
-            found[source] = await _from_job(client, find_job(snapshot, source), flags)
+                    cluster_says = without_frames(error)
+            read = await _from_run(options, client, cluster_says, source, flags)
+            if isinstance(read, KubeError):
+                problems.append((source, read))
+            else:
+                found[source] = read
         except (KubeError, WrongUsage) as error:
             problems.append((source, without_frames(error)))
     return found, problems
@@ -225,11 +225,7 @@ def _print_texts(found: Mapping[str, _Read], form: str) -> None:
 
 def _source_text(run: _Read) -> str:
     newest_s = max((curve.wall_times[-1] for curve in run.curves if len(curve)), default=0.0)
-    # Smaller numbers are seconds since the start of a run.
-    is_known = newest_s > 1e8 and math.isfinite(newest_s)
-    if not is_known:
-        return run.source
-    return f"{run.source}, newest point {age(max(0.0, time.time() - newest_s))} ago"
+    return f"{run.source}{newest_point(newest_s, time.time(), old_s=0.0)}"
 
 
 def _from_folder(folder: Path) -> _Read | None:
@@ -240,8 +236,35 @@ def _from_folder(folder: Path) -> _Read | None:
     return _Read(_curves(events), str(folder), events.texts())
 
 
-async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Read:
-    """Return the curves of a job from the first source that has some.
+async def _from_run(
+    options: ConsoleOptions,
+    client: Client | None,
+    snapshot: ClusterSnapshot | KubeError,
+    source: str,
+    flags: argparse.Namespace,
+) -> _Read | KubeError:
+    """Return the curves of a job, or of a run in the journal; the cluster's error if there is neither."""
+    if client is None or isinstance(snapshot, KubeError):
+        error = snapshot
+    else:
+        try:
+            job = find_job(snapshot, source)
+        except NotFound as missing:
+            error = without_frames(missing)
+        else:
+            return await _from_job(client, job, flags, options.state_folder)
+    assert isinstance(error, KubeError)
+    if client is not None and isinstance(error, NotFound | Unreachable):
+        from tui.commands.support.past_run import find_past  # slow to import
+        from tui.runs.journal.kept_facts import SOURCE
+
+        if (past := find_past(options, client.config, source, "", error, "curves")) is not None:
+            return _Read(list(past.curves), SOURCE, [])
+    return error
+
+
+async def _from_job(client: Client, job: Job, flags: argparse.Namespace, state_folder: Path) -> _Read:
+    """Return the curves of a job from the first source that has some, and keep those of one that has ended.
 
     Raises:
         NoCurves: There are none.
@@ -250,16 +273,20 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Rea
     from k8s.logs import LogLine, Options, find_ranks, targets_of
     from k8s.logs.read import read
     from tui.runs.curve_feed import LOG_HINT, CurveFeed
+    from tui.runs.journal.kept_facts import KeptCurves
     from tui.runs.log_points import LogPoints
+    from tui.runs.store import RunStore
 
-    feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder, searches=True)
+    store = RunStore(state_folder)
+    kept = KeptCurves(store.journal, job.uid)
+    feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder, searches=True, kept=kept)
     problem = await _problem_of(feed)
     curves = _curves(feed.events)
     if flags.reader_pod and not curves:
         problem = await _read_volume(client, feed, flags)
         curves = _curves(feed.events)
     if curves or (flags.text and feed.events.texts()):
-        return _Read(curves, feed.source, feed.events.texts())
+        return await _kept(client, job, store, _Read(curves, feed.source, feed.events.texts()))
     problem = problem or f"There are no scalars in {feed.source}."
     said: list[LogLine] = []
     try:
@@ -283,7 +310,21 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Rea
         ScalarCurve(".", tag, place, one.steps, one.wall_times, one.values, tuple(one.restarts))
         for tag, one in found.series.items()
     ]
-    return _Read(curves, f"the log of {place}", [])
+    return await _kept(client, job, store, _Read(curves, f"the log of {place}", []), is_log=True)
+
+
+async def _kept(client: Client, job: Job, store: RunStore, run: _Read, *, is_log: bool = False) -> _Read:
+    # Keeps the curves of a job that has ended, and its record, by which they are found.
+    if job.status.is_final:
+        from tui.runs.journal.kept_facts import keep_curves
+        from tui.runs.record import with_values
+        from tui.runs.run_records import describe_run
+
+        keep_curves(store.journal, job.uid, run.curves, is_log=is_log)
+        if job.uid not in store:
+            record = with_values(await describe_run(client, job), run.curves, run.texts)
+            store.add(replace(record, source=run.source))
+    return run
 
 
 async def _problem_of(feed: CurveFeed) -> str:
@@ -497,23 +538,11 @@ def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
 
 
 def _thinned(line: PlotLine, columns: int) -> tuple[list[float], list[float]]:
-    if not line.values:
+    if len(line.steps) < 2:
         return [], []
-    first, last = float(line.steps[0]), float(line.steps[-1])
-    if first == last:
-        return [], []
-    bands = MinMaxLevels(line.values)
-    bands.catch_up()
-    xs: list[float] = []
-    ys: list[float] = []
-    for span in downsample(line.steps, line.values, bands, low=first, high=last, columns=columns):
-        if span.low > span.high:
-            continue
-        ends: Sequence[float] = (span.low, span.high) if span.first <= span.last else (span.high, span.low)
-        for value in dict.fromkeys(ends):
-            xs.append(first + span.x * (last - first) / (columns - 1))
-            ys.append(value)
-    return xs, ys
+    chosen = few_points(line.steps, line.values, columns)
+    finite = [at for at in chosen if math.isfinite(line.values[at])]
+    return [float(line.steps[at]) for at in finite], [line.values[at] for at in finite]
 
 
 def _summary(line: PlotLine) -> str:

@@ -27,9 +27,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         report = None
         if job.status == "Running":
             report, answer = await inspect_ranks(client, job), replace(answer, help=())
-    answer = pasteable(options, job, answer)
+    answer = pasteable(options, job.ref.namespace, answer)
     if flags.output in ("json", "yaml"):
-        write_object({**answer_values(job, answer), "stacks": report and report.values()}, flags.output)
+        write_object(
+            {**answer_values(job.status, answer), "stacks": report and report.values()}, flags.output
+        )
     else:
         write_text(answer.as_text())
         write_text(f"\n{report.as_text()}" if report else "")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from k8s.client.client import Client
 from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job
-from k8s.text.errors import Invalid, NotFound
+from k8s.text.errors import Invalid, KubeError, NotFound, Unreachable
 from tui.commands.support.connect import cluster, read_cluster
 from tui.commands.support.followed import FollowedJob, print_log, require_lines
 from tui.commands.support.job_name import add_job, find_job, titles
@@ -65,11 +65,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         # Whoever follows is told what the job waits for.
         is_wide = wanted.follow
-        snapshot, reasons = await read_cluster(options, client, is_narrow=not is_wide, has_nodes=is_wide)
         try:
+            snapshot, reasons = await read_cluster(options, client, is_narrow=not is_wide, has_nodes=is_wide)
             job = find_job(snapshot, flags.job, flags.job_type)
-        except NotFound:
-            if not await _print_kept(options, client, flags, wanted):
+        except (NotFound, Unreachable) as error:
+            if not await _print_kept(options, client, flags, wanted, error):
                 raise
             return 0
         _check_container(job, flags.container)
@@ -115,20 +115,16 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _print_kept(
-    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Options
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Options, error: KubeError
 ) -> bool:
-    """Print the lines that were kept of a job that is gone; False if there are none."""
-    from tui.commands.support.past_run import find_kept, gone_line
-    from tui.runs.journal.kept_logs import KEPT_LINES
+    """Print the lines that were kept of a job that is gone; False if there is no such run."""
+    from tui.commands.support.past_run import find_past
 
-    kept = find_kept(options, client.config, flags.job, flags.job_type)
-    if kept is None:
+    past = find_past(options, client.config, flags.job, flags.job_type, error, "logs")
+    if past is None:
         return False
-    what = f"the last {KEPT_LINES:,} lines of each pod were kept"
-    what = "what was streamed of its logs was kept, and lines may be missing" if kept.is_partial else what
-    write_stderr(f"-- {gone_line(kept.record)}; {what}:")
-    logs, once = cast("Client", kept), replace(wanted, follow=False)
-    await print_log(logs, kept.targets, once, timestamps=flags.timestamps)
+    logs, once = cast("Client", past.logs), replace(wanted, follow=False)
+    await print_log(logs, past.logs.targets, once, timestamps=flags.timestamps)
     return True
 
 

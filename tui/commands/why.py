@@ -12,7 +12,7 @@ from k8s.reasons.cause import Cause
 from k8s.reasons.gather import gather, with_life
 from k8s.reasons.rules import explain
 from k8s.snapshot import Job
-from k8s.text.errors import NotFound
+from k8s.text.errors import NotFound, Unreachable
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, known_causes, read_mirror, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
@@ -37,17 +37,17 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options, is_brief=True) as client:
         try:
             job, answer = await explain_job(options, client, flags)
-        except NotFound:
-            from tui.commands.support.past_run import explain_past
+            status, answer = str(job.status), pasteable(options, job.ref.namespace, answer)
+        except (NotFound, Unreachable) as error:
+            from tui.commands.support.past_run import explain_past, find_past
 
-            past = await explain_past(options, client.config, flags.job, flags.job_type)
-            if flags.output != "table" or not past:
+            past = find_past(options, client.config, flags.job, flags.job_type, error)
+            if past is None:
                 raise
-            write_text(past)
-            return 0
-    answer = pasteable(options, job, answer)
+            answer = pasteable(options, past.record.namespace, await explain_past(options, past))
+            status = past.record.status
     if flags.output in ("json", "yaml"):
-        write_object(answer_values(job, answer), flags.output)
+        write_object(answer_values(status, answer), flags.output)
     else:
         write_text(answer.as_text())
     return 0
@@ -76,10 +76,10 @@ async def explain_job(
     return job, telemetry.with_warnings(job, answer)
 
 
-def pasteable(options: ConsoleOptions, job: Job, answer: Cause) -> Cause:
+def pasteable(options: ConsoleOptions, namespace: str, answer: Cause) -> Cause:
     """Return the answer with the cluster's flags in the commands that it advises."""
     if options.is_all_namespaces:
-        options = replace(options, namespace=job.ref.namespace)
+        options = replace(options, namespace=namespace)
     return replace(answer, help=tuple(with_cluster_flags(options, each) for each in answer.help))
 
 
@@ -89,10 +89,10 @@ def write_text(text: str) -> None:
         write(sanitize(line))
 
 
-def answer_values(job: Job, answer: Cause) -> Values:
+def answer_values(status: str, answer: Cause) -> Values:
     """Return an answer as JSON."""
     return {
-        "status": job.status,
+        "status": status,
         "sentence": answer.sentence,
         "facts": [{"kind": fact.kind, "text": fact.text} for fact in answer.facts],
         "help": list(answer.help),

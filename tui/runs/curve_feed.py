@@ -31,8 +31,9 @@ from k8s.text.sanitize import sanitize
 from trainer.tfevents import Columns, EventFiles, EventFolder, ScalarCurve, ScalarSeries
 from tui.runs.formats import NAMES, MetricFiles, MetricFolder
 from tui.runs.formats.records import LONGEST_TAG, STEPS, RecordStream, parse_json, to_number
+from tui.runs.journal.kept_facts import KeptCurves
 from tui.runs.log_points import LogPoints
-from tui.text.format import age
+from tui.text.format import newest_point
 
 # Polling intervals of a local folder, a folder in a pod, and a TensorBoard; and of one that was not found.
 LOCAL_S, REMOTE_S, TENSORBOARD_S, ABSENT_S = 1.0, 5.0, 15.0, 60.0
@@ -48,8 +49,6 @@ LOG_LINES = 20_000
 LOG_HINT = "Lines such as `step 10 loss 1.5` in its log are drawn too."
 # Shortest interval between two reports of points in a log.
 LOG_S = 1.0
-# The age of the newest point is shown from here on.
-_OLD_S, _FIRST_TIME_S = 60.0, 1e9
 
 
 class CurveFeed:
@@ -64,6 +63,7 @@ class CurveFeed:
         folder: str = "",
         searches: bool = False,
         hub: LogHub | None = None,
+        kept: KeptCurves | None = None,
     ) -> None:
         """Prepare to follow a job.
 
@@ -74,6 +74,7 @@ class CurveFeed:
             folder: Folder in its pods with event files or other metrics; empty for the declared one.
             searches: Search the volumes of its pod if no folder is known, which may take long.
             hub: Followed logs of the cluster, to share that of the job.
+            kept: Curves in the journal, for a job that has ended and of which nothing else can be read.
         """
         self.events: EventFiles = MetricFiles()
         """Contents of the files and of TensorBoard so far."""
@@ -104,15 +105,18 @@ class CurveFeed:
         self._tensorboard: TensorBoardReader | None = None
         self._tensorboard_after_s = 0.0
         self._status = StatusPoints()
+        self._kept = kept
+        self._uses_kept = False
 
     def curves(self) -> list[ScalarCurve]:
         """Return the curves of the event files, or those found in the log."""
         if not self.is_from_log:
             found = self.events.curves()
-            return found or [
+            found = found or [
                 ScalarCurve(".", tag, "status", each.steps, each.wall_times, each.values, ())
                 for tag, each in self._status.series.items()
             ]
+            return self._kept.curves() if self._kept is not None and self._uses_kept and not found else found
         return [
             ScalarCurve(
                 ".", tag, self._log_source, each.steps, each.wall_times, each.values, tuple(each.restarts)
@@ -135,15 +139,13 @@ class CurveFeed:
         """Time of the newest point, in seconds since 1970; 0 if unknown."""
         if self.is_from_log:
             return max(each.wall_times[-1] for each in self._log_points.series.values())
-        return self.events.newest_s or self._status.last_wall_time or 0.0
+        newest_s = self.events.newest_s or self._status.last_wall_time or 0.0
+        return self._kept.newest_s if self._kept is not None and self._uses_kept else newest_s
 
     @property
     def age_text(self) -> str:
         """Age of the newest point, as `, newest point 3m ago`; empty if unknown or below a minute."""
-        old_s = time.time() + self._client.server_clock_offset_s - self.newest_s
-        # A time of day before 2001 is one since the start of a run.
-        is_known = self.newest_s > _FIRST_TIME_S and old_s >= _OLD_S
-        return f", newest point {age(old_s)} ago" if is_known else ""
+        return newest_point(self.newest_s, time.time() + self._client.server_clock_offset_s)
 
     def choose_folder(self, folder: str) -> None:
         """Read from another folder of the pods, or search for one if empty; forget what was read."""
@@ -169,6 +171,7 @@ class CurveFeed:
                 self._has_event_points |= has_news
                 await self._consider_log()
                 has_news |= await self._read_status()
+                has_news |= await self._read_kept()
                 if has_news or reported != (self.source, self.problem, self.age_text):
                     reported = (self.source, self.problem, self.age_text)
                     await on_change()
@@ -233,11 +236,11 @@ class CurveFeed:
             await self._read(await self._declared())
             self.problem = ""
         except KubeError:
-            if not await self._read_status():
+            if not await self._read_status() and not await self._read_kept():
                 raise
         else:
-            if not self.events.curves():
-                await self._read_status()
+            if not self.events.curves() and not await self._read_status():
+                await self._read_kept()
 
     async def read_local(self) -> bool:
         """Read new points if the event files are on this machine, and return True if they are.
@@ -393,6 +396,15 @@ class CurveFeed:
         self._tensorboard, self._tensorboard_after_s = reader, now_s + TENSORBOARD_S
         self.source = f"TensorBoard at {reader.name}"
         return has_news
+
+    async def _read_kept(self) -> bool:
+        # Last of all, and once; returns True if there are any.
+        job = self._job()
+        if self._kept is None or self.curves() or (job is not None and not job.status.is_final):
+            return False
+        await asyncio.to_thread(self._kept.curves)
+        self._uses_kept, self.source = True, self._kept.source or self.source
+        return bool(self.curves())
 
     async def _read_status(self) -> bool:
         # Only a TrainJob has metrics in its status.

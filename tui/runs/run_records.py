@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -23,12 +23,17 @@ from k8s.snapshot import CurveAlert, Job, NodeRow
 from k8s.text.errors import KubeError, NotFound
 from tui.runs.alerts import curve_alerts
 from tui.runs.curve_feed import LOG_LINES, CurveFeed
+from tui.runs.journal.kept_facts import keep_curves
 from tui.runs.journal.kept_logs import keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_template, with_values
 from tui.runs.store import RunStore
 from tui.settings.options import AlertRule
 from tui.text.gpu_links import format_number
+
+if TYPE_CHECKING:
+    from trainer.tfevents import ScalarCurve
+    from tui.runs.journal.database import Journal
 
 # Lines at the end of a log in which the total rate of a benchmark is searched.
 LAST_LINES = 50
@@ -128,9 +133,10 @@ async def _slowest_link(client: Client, gpus: Gpus, models: Mapping[str, str]) -
     return ""
 
 
-def with_log(record: RunRecord, lines: Sequence[LogLine], *, adds: bool = False) -> RunRecord:
+def with_log(
+    record: RunRecord, curves: Sequence[ScalarCurve], lines: Sequence[LogLine], *, adds: bool = False
+) -> RunRecord:
     """Return the record with the values in the lines of its log; `adds` is that of `with_values`."""
-    curves = log_curves(lines)
     by_tag = {each.tag: each for each in curves}
     if (tag := loss_tag(by_tag)) and not adds:
         record = with_alerts(record, curve_alerts(by_tag, tag))
@@ -148,11 +154,15 @@ def _last_texts(lines: Sequence[LogLine]) -> list[str]:
 
 
 async def read_run(
-    client: Client, job: Job, place: NodesAndPods = NOTHING_KNOWN, hub: LogHub | None = None
+    client: Client,
+    job: Job,
+    place: NodesAndPods = NOTHING_KNOWN,
+    hub: LogHub | None = None,
+    journal: Journal | None = None,
 ) -> RunRecord:
     """Return everything known about a job's run; `problem` says why it has no values.
 
-    Lines that `hub` holds are not read again.
+    Lines that `hub` holds are not read again. Its curves are kept in `journal`.
     """
     hub = hub or LogHub(client)
     record = await describe_run(client, job, place)
@@ -163,7 +173,10 @@ async def read_run(
         problem = feed.problem
     except KubeError as error:
         problem = error.details or error.what
-    record = await asyncio.to_thread(with_values, record, feed.events.curves(), feed.events.texts())
+    curves = feed.events.curves()
+    record = await asyncio.to_thread(with_values, record, curves, feed.events.texts())
+    if journal is not None:
+        await asyncio.to_thread(keep_curves, journal, job.uid, curves, is_log=False)
     record = msgspec.structs.replace(record, source=feed.source)
     if (target := next(iter(targets_of(await find_ranks(client, job, is_urgent=False))), None)) is None:
         return msgspec.structs.replace(record, problem="" if record.tags else problem)
@@ -174,7 +187,10 @@ async def read_run(
         return msgspec.structs.replace(record, problem="" if record.tags else error.details or error.what)
     if record.tags:
         return with_values(record, (), lines=_last_texts(tail))
-    record = await asyncio.to_thread(with_log, record, tail)
+    curves = await asyncio.to_thread(log_curves, tail)
+    record = with_log(record, curves, tail)
+    if journal is not None:
+        await asyncio.to_thread(keep_curves, journal, job.uid, curves, is_log=True)
     if record.tags or record.throughput is not None:
         return msgspec.structs.replace(record, source=f"the log of {target.name}")
     return msgspec.structs.replace(record, problem=problem)
@@ -200,7 +216,7 @@ async def record_runs(
     async def read(job: Job) -> None:
         if job.uid not in store:
             store.add(as_deleted(job_record(job, client.config.context)))
-            store.add(as_deleted(await read_run(client, job, place, logs)))
+            store.add(as_deleted(await read_run(client, job, place, logs, store.journal)))
         await keep_logs(store.journal, job, logs.read_tail, logs.streamed_lines)
 
     with suppress(TimeoutError):

@@ -276,6 +276,8 @@ class Span(NamedTuple):
     high: float
     """Highest finite value; negative infinity if there is none."""
     last: float
+    start: int = 0
+    """Index of its first point."""
 
 
 def downsample(
@@ -309,9 +311,28 @@ def downsample(
         if xs[start] >= edge:
             continue
         end = bisect_left(xs, edge, start)
-        spans.append(Span(column, values[start], *bands.between(start, end), values[end - 1]))
+        spans.append(Span(column, values[start], *bands.between(start, end), values[end - 1], start))
         start = end
     return spans
+
+
+def few_points(steps: array[int], values: array[float], columns: int) -> list[int]:
+    """Return the indices of the points that a chart of so many dot columns needs, in order.
+
+    They are the first and the last point, and of each column the lowest, the highest, and the first that is
+    not finite. At least two points are needed, with rising steps.
+    """
+    bands = MinMaxLevels(values)
+    bands.catch_up()
+    spans = downsample(steps, values, bands, low=steps[0], high=steps[-1], columns=columns)
+    found = {0, len(steps) - 1}
+    for span, end in zip(spans, [*(each.start for each in spans[1:]), len(steps)], strict=True):
+        if span.low <= span.high:
+            found |= {values.index(value, span.start, end) for value in (span.low, span.high)}
+        if not math.isfinite(sum(values[span.start : end])):
+            broken = (at for at in range(span.start, end) if not math.isfinite(values[at]))
+            found |= {*islice(broken, 1)}
+    return sorted(found)
 
 
 def value_range(spans: list[Span], *, above_zero: bool = False) -> tuple[float, float] | None:

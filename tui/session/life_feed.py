@@ -30,6 +30,7 @@ from k8s.text.errors import Invalid, KubeError, NotFound
 from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import RunHistory, curve_alerts, shown_alerts, signs_at_end
 from tui.runs.curve_feed import CurveFeed
+from tui.runs.journal.kept_facts import Points, add_curves, curves_of, keep_curves
 from tui.runs.journal.kept_logs import KEPT_LINES, ReadTail, keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_values
@@ -90,6 +91,7 @@ class _JobReads(msgspec.Struct, eq=False):
     alerts: tuple[CurveAlert, ...] = ()
     files: CurveFeed | None = None
     run: RunRecord | None = None  # with the values in the lines read so far
+    points: Points = msgspec.field(default_factory=dict)  # in these lines
     is_described: bool = False
     probes: int = 0  # for the pod of rank 0
     gpus: Gpus | None = None
@@ -282,7 +284,7 @@ class LifeFeed:
                 self._judge(reads)
         except KubeError as error:
             if job.status.is_final and isinstance(error, NotFound | Invalid):
-                self.runs.add(replace_record(self._newest(reads), is_partial=True))
+                await self._record(reads, replace_record(self._newest(reads), is_partial=True))
                 self.life.set_loss(job, ())
         finally:
             reads.is_busy = False
@@ -314,7 +316,8 @@ class LifeFeed:
             enough = min(FIRST_LINES, max(LINES, 4 * reads.liveness.writer_count))
             reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, enough)
             if new and not values:
-                curves = await self._add_losses(reads, new[-LOSS_LINES:])
+                curves = await asyncio.to_thread(log_curves, new[-LOSS_LINES:])
+                await self._add_losses(reads, curves)
                 reads.losses.extend(_losses_of(curves))
                 self._record_values(job, few_of(reads.losses))
                 reads.run = with_values(reads.run, curves, adds=True)
@@ -323,12 +326,11 @@ class LifeFeed:
             await self._limiter.acquire(is_urgent=False)
             await self._read_log(reads, target, OTHER_LINES)
 
-    async def _add_losses(self, reads: _JobReads, new: Sequence[LogLine]) -> Sequence[ScalarCurve]:
-        curves = await asyncio.to_thread(log_curves, new)
+    async def _add_losses(self, reads: _JobReads, curves: Sequence[ScalarCurve]) -> None:
+        add_curves(reads.points, curves)
         by_tag = {each.tag: each for each in curves}
         reads.history.add(by_tag, loss_tag(by_tag))
         reads.alerts = await asyncio.to_thread(reads.history.alerts, self._rules)
-        return curves
 
     def _record_values(self, job: Job, values: Sequence[float]) -> None:
         if values and values != self.life.losses.get(job.uid):
@@ -389,15 +391,17 @@ class LifeFeed:
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
                 new = [line for line in tail if line.stamp_ns > newest_s * 1e9]
-                reads.run = await asyncio.to_thread(with_log, reads.run, new, adds=True)
+                added = await asyncio.to_thread(log_curves, new)  # up to a tenth of a second
+                reads.run = with_log(reads.run, added, new, adds=True)
                 if not values:
-                    await self._add_losses(reads, new)
+                    await self._add_losses(reads, added)
             if not values:
-                curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
+                curves = await asyncio.to_thread(log_curves, tail)
+                add_curves(reads.points, curves)
                 values = _losses_of(curves)
             if is_own:
                 self._to_keep.put_nowait((job, partial(self._read_kept, target, tail)))
-        self.runs.add(with_alerts(self._newest(reads), reads.alerts))
+        await self._record(reads, with_alerts(self._newest(reads), reads.alerts))
         self.life.set_loss(reads.job, values)
 
     def _is_own(self, job: Job) -> bool:
@@ -427,10 +431,17 @@ class LifeFeed:
         try:
             if await is_gone(self.client, job.ref, job.uid):
                 await self._keep_streamed(job)
-                self.runs.add(as_deleted(replace_record(self._newest(reads), is_partial=True)))
+                await self._record(reads, as_deleted(replace_record(self._newest(reads), is_partial=True)))
         finally:
             for by_uid in (self._gone, self._reads):
                 by_uid.pop(job.uid, None)
+
+    async def _record(self, reads: _JobReads, record: RunRecord) -> None:
+        files = reads.files.curves() if reads.files is not None else []
+        is_log = not any(map(len, files))
+        curves = curves_of(reads.points) if is_log else files
+        await asyncio.to_thread(keep_curves, self.runs.journal, record.uid, curves, is_log=is_log)
+        self.runs.add(record)
 
     def _newest(self, reads: _JobReads) -> RunRecord:
         job, run = reads.job, reads.run

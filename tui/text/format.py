@@ -66,6 +66,7 @@ MANY_RESTARTS = 3
 SKEW_S = 5.0
 _NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)$", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_FIRST_TIME_S = 1e9
 
 
 def age(seconds: float | None) -> str:
@@ -85,6 +86,16 @@ def age(seconds: float | None) -> str:
     if whole < 100 * _DAY:
         return f"{whole // _DAY}d{whole % _DAY // _HOUR}h"
     return f"{whole // _DAY}d"
+
+
+def newest_point(newest_s: float, now_s: float, *, old_s: float = _MINUTE) -> str:
+    """Return the age of the newest point of curves, as `, newest point 3m ago`.
+
+    Empty if it is unknown or below `old_s`. A time before 2001 is one since the start of a run.
+    """
+    passed_s = max(0.0, now_s - newest_s)
+    is_known = math.isfinite(newest_s) and newest_s > _FIRST_TIME_S and passed_s >= old_s
+    return f", newest point {age(passed_s)} ago" if is_known else ""
 
 
 def is_crash_loop(status: str, reason: str, restarts: int) -> bool:

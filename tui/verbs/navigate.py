@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from k8s.kinds import JobRef
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
-from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
+from tui.runs.record import RunRecord
 from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
+from tui.verbs.runs import past_runs
 
 if TYPE_CHECKING:
     from tui.session.session import Session
@@ -198,36 +199,52 @@ def _show_logs(console: BaseConsole, request: ActionRequest, *, is_previous: boo
 
 
 def curves(console: BaseConsole, request: ActionRequest) -> None:
-    """Show the curves of a job, or of several over each other."""
+    """Show the curves of jobs and past runs over each other."""
     from tui.runs.curve_feed import CurveFeed
+    from tui.runs.journal.kept_facts import KeptCurves
     from tui.runs.overlay import MOST_RUNS
     from tui.screens.job.curves import CurvesView
 
-    def current(ref: JobRef) -> Job | None:
-        return console.snapshot.job(ref)
+    journal, names = console.context.runs.journal, dict.fromkeys(request.argument.split())
+    known: dict[str, JobRef | RunRecord] = dict(past_runs(console)) if names else {}
+    known |= {key: job.ref for job in reversed(console.snapshot.jobs) for key in (job.ref.name, job.uid)}
+    chosen: list[JobRef | RunRecord] = [*request.targets]
+    chosen = chosen or [known[name] for name in names if name in known]
+    if not names and not chosen and (target := console.target_job(request)):
+        chosen = [target[1]]
+    missing = ", ".join(name for name in names if name not in known)
+    is_live = any(isinstance(each, JobRef) for each in chosen)
+    session = console.require_session() if is_live else None
 
-    refs, names, missing = list(request.targets), request.argument.split(), ""
-    if not refs and len(names) > 1:
-        by_name = {job.ref.name: job.ref for job in reversed(console.snapshot.jobs)}
-        refs = [by_name[name] for name in dict.fromkeys(names) if name in by_name]
-        missing = ", ".join(name for name in names if name not in by_name)
-    elif not refs and (target := console.target_job(request)):
-        refs = [target[1]]
-    if len(refs) > MOST_RUNS:
+    def feed(each: JobRef | RunRecord) -> CurveFeed | KeptCurves:
+        if isinstance(each, RunRecord) or session is None:
+            return KeptCurves(journal, each.uid if isinstance(each, RunRecord) else "")
+        job = console.snapshot.job(each)
+        kept = KeptCurves(journal, job.uid) if job is not None else None
+        current = partial(console.snapshot.job, each)
+        return CurveFeed(session.client, each, current, hub=session.logs, kept=kept)
+
+    if len(chosen) > MOST_RUNS:
         console.notify(
             "Unmark some with space, or all with U.",
-            title=f"{len(refs)} jobs are chosen; one chart shows up to {MOST_RUNS}.",
+            title=f"{len(chosen)} jobs are chosen; one chart shows up to {MOST_RUNS}.",
             severity="warning",
         )
-    elif refs and (session := console.require_session()) is not None:
-        feeds = [CurveFeed(session.client, ref, partial(current, ref), hub=session.logs) for ref in refs]
+    elif chosen and (session is not None or not is_live):
+        refs = [
+            each if isinstance(each, JobRef) else JobRef(each.namespace, each.name, each.kind, "")
+            for each in chosen
+        ]
         route = Route("curves", job=refs[0], jobs=tuple(refs) if len(refs) > 1 else ())
-        console.views.show(route, CurvesView(refs, feeds, console.options.alerts))
+        if any(isinstance(each, RunRecord) for each in chosen):
+            words = (each.name if isinstance(each, JobRef) else each.uid for each in chosen)
+            route = Route("curves", " ".join(words))
+        console.views.show(route, CurvesView(refs, list(map(feed, chosen)), console.options.alerts))
     if missing:
-        what = f"No job {sanitize(missing)} here."
+        what = f"No job or past run {sanitize(missing)} here."
         # The status line of the view before would be gone with it.
         console.notify(
-            "The others are shown." if refs else "", title=what, severity="warning", is_toast=bool(refs)
+            "The others are shown." if chosen else "", title=what, severity="warning", is_toast=bool(chosen)
         )
 
 

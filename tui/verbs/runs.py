@@ -42,13 +42,18 @@ def open_run(console: BaseConsole, request: ActionRequest) -> None:
         console.views.show(Route("open_run", uid), TextView(f"Past runs › {found.name}", fetch))
 
 
+def past_runs(console: BaseConsole) -> dict[str, RunRecord]:
+    """Return the past runs by UID, and the newest of each name by name."""
+    found = {each.uid: each for each in console.context.runs.records()}
+    return found | {each.name: each for each in found.values() if each.name}
+
+
 def compare(console: BaseConsole, request: ActionRequest) -> None:
     """Compare jobs and past runs, by name or UID: the settings that differ, and values."""
     from tui.screens.lists.compare import CompareView
 
     words = request.argument.split()
-    past = {each.uid: each for each in console.context.runs.records()}
-    past |= {each.name: each for each in past.values() if each.name}
+    past = past_runs(console)
     jobs = {job.ref.name: job for job in reversed(console.snapshot.jobs)}
     jobs |= {job.uid: job for job in console.snapshot.jobs}
     chosen: list[Job | RunRecord] = [job for ref in request.targets if (job := console.snapshot.job(ref))]
@@ -80,9 +85,9 @@ async def _read(console: BaseConsole, chosen: Sequence[Job | RunRecord]) -> list
         if session is None:
             return store.get(each.uid) or RunRecord(each.uid, each.ref.name)
         async with slots:
-            return with_past(
-                await read_run(session.client, each, session.place, session.logs), store.get(each.uid)
-            )
+            journal = store.journal if each.status.is_final else None
+            record = await read_run(session.client, each, session.place, session.logs, journal)
+        return with_past(record, store.get(each.uid))
 
     return list(await asyncio.gather(*map(read, chosen)))
 

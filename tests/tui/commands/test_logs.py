@@ -395,28 +395,3 @@ async def test_submit_on_a_terminal_suggests_the_next_commands(run: CommandLine)
     assert status == 0
     for words in ("PyTorchJob default/demo created.", "logs demo -f", "get demo", "why demo"):
         assert words in screen
-
-
-async def test_the_log_and_the_cause_of_a_job_outlive_it(run: CommandLine) -> None:
-    begun = b"2026-11-20T18:36:10.000000001Z step 1\r50%\n2026-11-20T18:36:11.000000001Z \xff two\n"
-    serve(run.cluster, "fails-master-0", begun + b"2026-11-20T18:36:12.000000001Z MemoryError\n")
-    path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
-    run.cluster.say(f"{path}/fails", Answer({"status": "Success"}), method="DELETE")
-    assert (await run("delete", "fails", "--yes")).status == 0
-    kept = [each for each in recorded("pytorchjobs") if each["metadata"]["name"] != "fails"]
-    run.cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page(kept))
-    pods = [each for each in recorded("pods") if not each["metadata"]["name"].startswith("fails")]
-    for where in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        run.cluster.replace(where, page(pods))
-    status, printed, said = await run.fork("logs", "pytorch/fails").ends()
-    assert (status, printed) == (0, b"step 1\r50%\n\xff two\nMemoryError\n")
-    assert said.startswith(b"-- PyTorchJob default/fails is gone (Failed, ") and b"2,000 lines" in said
-    assert (await run.fork("logs", "fails", "-t", "1", "--timestamps").ends())[1][-12:] == b"MemoryError\n"
-    assert (await run.fork("logs", "mpijob/fails").ends())[:2] == (1, b"")
-    assert (await run("logs", "fails", "-n", "other")).status == 1
-    why = await run("why", "fails")
-    assert "PyTorchJob default/fails is gone (Failed, " in why.out and "exit 1: MemoryError" in why.out
-    assert "Cause: The container ran out of memory" in why.out and "gpuconsole logs fails" in why.out
-    assert (await run("why", "fails", "-o", "json")).status == 1
-    assert (await run("runs", "--clear", "--yes")).status == 0
-    (await run("logs", "fails")).reports(1, "There is no job fails in namespace default.")

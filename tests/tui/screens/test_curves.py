@@ -102,7 +102,7 @@ async def test_the_curves_view_of_several_jobs_reopens_with_all_of_them(tmp_path
         await play.until(titled(play, "Jobs › 4 jobs › curves"))
         await play.press("escape", *typed("curves vgg16-spread resnet50-topology nobody"))
         await play.until(titled(play, "Jobs › 2 jobs › curves"))
-        await play.until(seen(play, "No job nobody here."))
+        await play.until(seen(play, "No job or past run nobody here."))
 
 
 async def test_more_jobs_than_a_chart_can_show_are_rejected(tmp_path: Path) -> None:

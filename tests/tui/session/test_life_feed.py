@@ -26,6 +26,7 @@ from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.settings.keys.world import PODS, REVIEWS
 from tui.commands.support.life import read_life
+from tui.runs.journal.kept_facts import KeptCurves
 from tui.runs.journal.kept_logs import KEPT_LINES, KeptLogs
 from tui.runs.record import RunRecord
 from tui.runs.run_records import read_run
@@ -290,6 +291,8 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         assert asked[-1] == str(KEPT_LINES) and asked.count(str(KEPT_LINES)) == 1
         kept = KeptLogs(feed.runs.journal, RunRecord(job.uid))
         assert [each.name for each in kept.targets] == ["master-0"]
+        (loss,) = KeptCurves(feed.runs.journal, job.uid).curves()
+        assert (loss.tag, list(loss.steps)[-2:], loss.values[-1]) == ("loss", [19, 20], 0.25)
         await read_life(ClusterMirror(client), [job], None)
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))

@@ -68,9 +68,11 @@ async def read_life(
             if job.uid in life:
                 life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
             else:
+                from tui.runs.journal.kept_facts import keep_curves
                 from tui.runs.run_records import describe_run, with_log  # slow to import
 
-                runs.add(with_log(await describe_run(client, job), tail))
+                runs.add(with_log(await describe_run(client, job), tuple(curves.values()), tail))
+                keep_curves(runs.journal, job.uid, curves.values(), is_log=True)
 
     with suppress(TimeoutError):
         async with asyncio.timeout(ONCE_S):

@@ -1,68 +1,127 @@
-"""Jobs that are gone, found by name in the journal."""
+"""Jobs that are gone, found by name in the journal, and what it has of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
-from k8s.client.auth.cluster_config import ClusterConfig
-from k8s.client.client import Client
-from k8s.logs.tail import read_tail
-from k8s.reasons.failures import ContainerLog, FailureCause, Triage, triage
-from k8s.reasons.failures.log_tails import LINES
+from k8s.text.errors import KubeError, NotFound, Unreachable
 from tui.commands.support.connect import known_causes, with_cluster_flags
 from tui.commands.support.job_name import split_name
-from tui.runs.journal.kept_logs import KeptLogs
+from tui.commands.support.output import write_stderr
+from tui.runs.journal.kept_facts import SOURCE, KeptCurves
+from tui.runs.journal.kept_logs import KEPT_LINES, KeptLogs
 from tui.runs.record import RunRecord
 from tui.runs.store import RunStore
 from tui.settings.options import ConsoleOptions
+from tui.text.kind_words import find_kind
+
+if TYPE_CHECKING:
+    from k8s.client.auth.cluster_config import ClusterConfig
+    from k8s.client.client import Client
+    from k8s.reasons.cause import Cause
+    from k8s.reasons.failures import FailureCause, Triage
+    from trainer.tfevents import ScalarCurve
+    from tui.runs.journal.database import Journal
+
+
+class PastRun:
+    """A job that is gone: its record, and what was kept of it."""
+
+    def __init__(self, journal: Journal, record: RunRecord) -> None:
+        self.record = record
+        self._journal = journal
+
+    @cached_property
+    def logs(self) -> KeptLogs:
+        """Its logs, read at the first use; so is the rest."""
+        return KeptLogs(self._journal, self.record)
+
+    @cached_property
+    def curves(self) -> Sequence[ScalarCurve]:
+        """Its curves, with few points each."""
+        return KeptCurves(self._journal, self.record.uid).curves()
+
+    def has(self, what: str) -> bool:
+        """Return True if there are any `logs` or `curves`."""
+        return bool({"": True, "logs": self.logs.targets, "curves": self.curves}[what])
+
+    def reach(self, what: str) -> str:
+        """Describe what the journal has of it."""
+        if what != "logs":
+            return f"{SOURCE} has it until {_minute(self.record.seen_s)}"
+        if self.logs.is_partial:
+            return "what was streamed of its logs was kept, and lines may be missing"
+        return f"the last {KEPT_LINES:,} lines of each pod were kept"
 
 
 def find_past(
-    store: RunStore, options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str
-) -> Iterator[RunRecord]:
-    """Yield the runs that a user names on a cluster, the newest first.
+    options: ConsoleOptions,
+    config: ClusterConfig,
+    words: str,
+    job_type: str,
+    error: KubeError,
+    what: str = "",
+) -> PastRun | None:
+    """Return the newest run of a name that the journal has, and say so on stderr; None if there is none.
 
     Args:
-        store: Past runs of all clusters.
         options: Tell whether all namespaces are searched.
         config: Names the context and the namespace.
-        words: NAME or KIND/NAME.
+        words: NAME, KIND/NAME or a UID.
         job_type: Required kind, as the user typed it; empty for any.
+        error: The cluster's answer that led here.
+        what: Facts that the run needs, as an attribute of `PastRun`; empty for none.
+
+    Raises:
+        NotFound: There are such runs, but the journal has no `what` of them.
     """
     kind, name = split_name(words)
-    kind = (kind or job_type).lower()
-    for each in reversed(store.records()):
-        is_named = each.name == name and each.kind.lower().startswith(kind)
-        is_near = options.is_all_namespaces or each.namespace == config.namespace
-        if is_named and is_near and each.context == config.context:
-            yield each
-
-
-def find_kept(options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str) -> KeptLogs | None:
-    """Return the logs of the newest such run of which any were kept; None if there is none."""
+    kind = kind or job_type
+    kind = (find_kind(kind) if kind else "") or kind
     store = RunStore(options.state_folder)
-    past = find_past(store, options, config, words, job_type)
-    return next((kept for each in past if (kept := KeptLogs(store.journal, each)).targets), None)
+    found = [
+        PastRun(store.journal, each)
+        for each in reversed(store.records())
+        if name in (each.name, each.uid) and each.kind.lower().startswith(kind.lower())
+        if options.is_all_namespaces or each.namespace == config.namespace
+        if each.context == config.context
+    ]
+    if not found:
+        return None
+    if (past := next((each for each in found if each.has(what)), None)) is None:
+        hint = with_cluster_flags(options, f"To see its record: gpuconsole get {name}")
+        raise NotFound(f"{gone_line(found[0].record)}.", f"Of its {what}, nothing is in {SOURCE}.", hint)
+    record = past.record
+    is_away = isinstance(error, Unreachable)
+    state = f"{error.what} {record.name} was last {_state(record)}" if is_away else gone_line(record)
+    count = f", the newest of {len(found)} runs of this name" if len(found) > 1 else ""
+    write_stderr(f"-- {state}{count}; {past.reach(what)}:")
+    return past
 
 
-async def explain_past(options: ConsoleOptions, config: ClusterConfig, words: str, job_type: str) -> str:
-    """Explain how a job that is gone ended, from its record and kept logs; empty if there are none."""
-    store = RunStore(options.state_folder)
-    if (record := next(find_past(store, options, config, words, job_type), None)) is None:
-        return ""
-    kept = KeptLogs(store.journal, record)
-    found = await _triage(kept, known_causes(options)) if record.status != "Succeeded" else None
-    lines = [f"{gone_line(record)}.", found.reason if found is not None else record.reason]
+async def explain_past(options: ConsoleOptions, past: PastRun) -> Cause:
+    """Explain how a job that is gone ended, from its record and kept logs."""
+    from k8s.reasons.cause import Cause, Fact  # slow to import
+
+    record, facts, advice = past.record, list[Fact](), list[str]()
+    found = await _triage(past.logs, known_causes(options)) if record.status != "Succeeded" else None
     if found is not None and found.cause is not None:
-        lines += ["", f"Cause: {found.sentence}", found.remedy]
-    if kept.targets:
-        lines += ["", with_cluster_flags(options, f"See what it printed: gpuconsole logs {record.name}")]
-    return "\n".join(each for number, each in enumerate(lines) if each or number > 1)
+        facts, advice = [Fact("cause", found.sentence)], [found.remedy]
+    if past.logs.targets:
+        advice.append(f"See what it printed: gpuconsole logs {record.name}")
+    reason = found.reason if found is not None else record.reason
+    sentence = ": ".join(filter(None, (gone_line(record), reason.removesuffix("."))))
+    return Cause(f"{sentence}.", tuple(facts), tuple(advice), triage=found)
 
 
 async def _triage(kept: KeptLogs, causes: Sequence[FailureCause]) -> Triage | None:
+    from k8s.logs.tail import read_tail
+    from k8s.reasons.failures import ContainerLog, triage
+    from k8s.reasons.failures.log_tails import LINES
+
     client = cast("Client", kept)
     logs = [
         ContainerLog(
@@ -80,5 +139,12 @@ async def _triage(kept: KeptLogs, causes: Sequence[FailureCause]) -> Triage | No
 
 def gone_line(record: RunRecord) -> str:
     """Return `PyTorchJob vision/bert is gone (Failed, 2026-11-20 18:04)`."""
-    ended = datetime.fromtimestamp(record.ended_s or record.seen_s).strftime("%Y-%m-%d %H:%M")
-    return f"{record.kind} {record.namespace}/{record.name} is gone ({record.status}, {ended})"
+    return f"{record.kind} {record.namespace}/{record.name} is gone ({_state(record)})"
+
+
+def _state(record: RunRecord) -> str:
+    return f"{record.status}, {_minute(record.ended_s or record.seen_s)}"
+
+
+def _minute(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")

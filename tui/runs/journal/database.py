@@ -132,7 +132,7 @@ class Journal:
 
     def clear(self) -> bool:
         """Delete everything; False if that failed. The file stays, as other consoles have it open."""
-        is_done = self.write(("DELETE FROM runs",), ("DELETE FROM logs",))
+        is_done = self.write(*((f"DELETE FROM {table}",) for table in ("runs", "logs", "events", "curves")))
         self._shrink()
         return is_done
 

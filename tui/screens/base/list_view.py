@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot
+from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.tables.column import Cell, Column, configured_columns
 from tui.text.format import NOTHING, Clock, count
@@ -35,6 +36,8 @@ class ListView(View):
     """Name of the action that enter requests."""
     NO_JOB: str = ""
     """Message if a key needs a job and the row under the cursor has none."""
+    OF_GONE: Mapping[str, str] = {}
+    """Actions to request, with the UIDs of rows, in place of those on a job that is gone."""
     # Restore the cursor's row when the list is opened again.
     KEEPS_ROW: bool = False
 
@@ -157,7 +160,12 @@ class ListView(View):
         """Request an action, or explain that the row has no job."""
         action = self.context.actions.find(name)
         if self.NO_JOB and action is not None and action.acts_on_job and self.current_job() is None:
-            self.flash(self.NO_JOB)
+            if instead := self.OF_GONE.get(name):
+                marks = self.query_one(Table).marks if action.takes_many else ()
+                keys = [each.rpartition(" ")[2] for each in marks] or [self.selected_object()]
+                self.post_message(ActionRequest(instead, " ".join(keys)))
+            else:
+                self.flash(self.NO_JOB)
         else:
             super().action_request(name)
 

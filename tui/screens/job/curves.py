@@ -18,6 +18,7 @@ from k8s.text.sanitize import sanitize
 from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import curve_alerts
 from tui.runs.curve_feed import LOG_HINT, CurveFeed
+from tui.runs.journal.kept_facts import SOURCE, KeptCurves, keep_curves
 from tui.runs.overlay import Overlay, labels_of
 from tui.runs.record import loss_tag
 from tui.screens.base.view import View
@@ -49,7 +50,7 @@ class CurvesView(View):
     def __init__(
         self,
         refs: Sequence[JobRef],
-        feeds: Sequence[CurveFeed],
+        feeds: Sequence[CurveFeed | KeptCurves],
         rules: Collection[AlertRule] = DEFAULT_ALERTS,
     ) -> None:
         """Show the curves that `feeds` read for the jobs `refs`, one feed for each, judged by `rules`."""
@@ -65,6 +66,8 @@ class CurvesView(View):
         self._overlay = Overlay(self._labels)
         self._news = asyncio.Event()
         self._charts: dict[str, CurveChart] = {}
+        self._uids: dict[int, str] = {}  # by number of the run, as are the points that were kept
+        self._kept_points: dict[int, int] = {}
         self._current = ""  # the tag of the chart that had the focus last
 
     @property
@@ -120,6 +123,19 @@ class CurvesView(View):
         self._overlay.update(run, curves)
         self._judge(run, curves)
         self._news.set()
+        await self._keep(run, curves)
+
+    async def _keep(self, run: int, curves: Sequence[ScalarCurve]) -> None:
+        # Of a job that has ended, because it may be gone soon.
+        feed, job = self._feeds[run], self.snapshot.job(self._refs[run])
+        if job is not None:
+            self._uids[run] = job.uid
+        points = sum(map(len, curves))
+        has_ended = run in self._uids and (job is None or job.status.is_final)
+        if has_ended and feed.source != SOURCE and points != self._kept_points.get(run):
+            self._kept_points[run] = points
+            journal, is_log = self.context.runs.journal, feed.is_from_log
+            await asyncio.to_thread(keep_curves, journal, self._uids[run], curves, is_log=is_log)
 
     def _judge(self, run: int, curves: Sequence[ScalarCurve]) -> None:
         by_tag = {curve.tag: curve for curve in sorted(curves, key=len) if len(curve)}

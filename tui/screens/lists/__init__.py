@@ -130,6 +130,7 @@ RUNS = ViewDeclaration(
     command=Action(
         "runs", "Past runs, also of jobs that are gone", "runs", commands=("runs", "run"), argument="filter"
     ),
+    has_job_rows=True,
 )
 COMPARE = ViewDeclaration("compare", "Comparison", has_job_rows=True)
 VIEWS = (JOBS, PODS, NODES, GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, NOTICES, RUNS, COMPARE)

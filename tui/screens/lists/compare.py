@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from textual import work
@@ -23,6 +23,9 @@ from tui.tables.runs import COLUMNS
 from tui.text.format import CellStyle, Clock, memory, plural
 from tui.widgets.table.table import Table
 
+# The kept log is below the record.
+OF_GONE = {"curves": "curves", "logs": "open_run"}
+
 
 def runs_view(store: RunStore) -> DescribedList:
     """Return the list of past runs, the newest first."""
@@ -39,11 +42,23 @@ def runs_view(store: RunStore) -> DescribedList:
             notice=f"{plural(len(problems), 'record')} skipped: {problems[0]}" if problems else "",
         )
 
-    return DescribedList(
+    def job_of(view: DescribedList, uid: str) -> JobRef | None:
+        return next((job.ref for job in view.snapshot.jobs if job.uid == uid), None)
+
+    view = DescribedList(
         ListDescription(
-            view=RUNS, columns=COLUMNS, content=content, on_enter="open_run", order=None, keeps_row=True
+            view=RUNS,
+            columns=COLUMNS,
+            content=content,
+            on_enter="open_run",
+            order=None,
+            keeps_row=True,
+            no_job="The job of this run is gone; enter shows its record and its kept log.",
+            job_of=job_of,
         )
     )
+    view.OF_GONE = OF_GONE
+    return view
 
 
 BAR = "bar"
@@ -55,6 +70,7 @@ class CompareView(ListView):
     VIEW: ViewDeclaration = COMPARE
     ON_ENTER: str = "open_job"
     NO_JOB: str = "The job of this run is gone; :runs shows its record."
+    OF_GONE: Mapping[str, str] = OF_GONE
     ORDER: tuple[str, bool] | None = None
 
     def __init__(self, count: int, fetch: Callable[[], Awaitable[Sequence[RunRecord]]]) -> None:
@@ -136,8 +152,12 @@ class CompareView(ListView):
 
     def current_job(self) -> JobRef | None:
         """Return the job of the run under the cursor, if it exists here."""
-        uid = self.selected_row().partition(" ")[2]
+        uid = self.selected_object()
         return next((job.ref for job in self.snapshot.jobs if job.uid == uid), None)
+
+    def selected_object(self) -> str:
+        """Return the UID of the run under the cursor."""
+        return self.selected_row().partition(" ")[2]
 
 
 # Hidden before the settings, the highest first.

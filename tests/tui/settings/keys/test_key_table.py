@@ -224,7 +224,7 @@ def test_the_letters_of_a_job_work_in_each_view_about_one_except_where_it_has_it
 
 def test_a_letter_means_the_same_in_each_list_whose_rows_belong_to_jobs() -> None:
     of_jobs = [view for view in DECLARED if view.has_job_rows]
-    assert len(of_jobs) == 8
+    assert len(of_jobs) == 9
     for view in of_jobs:
         bindings = bound(view_of(VIEWS[view.name]))
         own = {name for key in view_keys(view, ACTIONS) for name in names_of(key)}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from k8s.status import Status
 from tests.scripted.server import Answer, Stall
+from tests.support.event_files import curve
 from tests.support.guide_runs import guide
 from tests.support.objects import batch_job, node
 from tests.support.playground import Playground, console_on
@@ -38,6 +39,7 @@ from tests.tui.settings.keys.world import (
     unseen,
     world,
 )
+from tui.runs.journal.kept_facts import keep_curves
 from tui.screens import VIEWS
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.lists.jobs import JobsView
@@ -351,6 +353,15 @@ async def test_keys_of_past_runs_sort_open_and_compare_them(tmp_path: Path) -> N
         await play.see("C", titled(play, " Compare 2 runs"))
         await play.until(seen(play, "bars: IMG/S"))
         await play.see("N", seen(play, "NAME↑"))
+
+        keep_curves(play.console.context.runs.journal, "b", [curve("loss", [3.0, 1.0])], is_log=False)
+        await play.press("escape")
+        await play.see("m", titled(play, "Jobs › 2 jobs › curves   1 tag, 2 points"))
+        await play.until(seen(play, "a: The journal has no curves of this run."))
+        await play.press("escape", "U", "g")
+        await play.see("m", titled(play, "Jobs › b › curves   1 tag, 2 points · the journal"), "escape")
+        await play.see("l", seen(play, "batch-size"), "escape")
+        await play.see("W", seen(play, "The job of this run is gone; enter shows its record"))
 
 
 def prompt(play: Playground) -> str:
