@@ -31,7 +31,7 @@ from trainer.tfevents import ScalarCurve
 from tui.runs.alerts import RunHistory, curve_alerts, shown_alerts, signs_at_end
 from tui.runs.curve_feed import CurveFeed
 from tui.runs.journal.kept_facts import Points, add_curves, curves_of, keep_curves
-from tui.runs.journal.kept_logs import KEPT_LINES, ReadTail, keep_logs
+from tui.runs.journal.kept_logs import KEPT_LINES, ReadTail, Streamed, keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_values
 from tui.runs.run_records import (
@@ -86,6 +86,7 @@ class _JobReads(msgspec.Struct, eq=False):
     others_at_s: float = -math.inf
     next_other: int = 0
     lines: int = FIRST_LINES
+    newest: dict[object, Sequence[LogLine]] = msgspec.field(default_factory=dict)
     losses: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=LINES))
     history: RunHistory = msgspec.field(default_factory=RunHistory)
     alerts: tuple[CurveAlert, ...] = ()
@@ -349,6 +350,8 @@ class LifeFeed:
         # A microsecond later, as seconds are not exact. Without news the server is asked: a stream may hang.
         newest_ns = int((reads.liveness.newest_of(target) or 0.0) * 1e9) + 1_000
         found = await self._hub.read_tail(target, lines, newer_than_ns=newest_ns, idle_s=IDLE_S)
+        if found and self._is_own(reads.job):
+            reads.newest[target.key] = found[-LINES:]
         sent_s += self.client.server_clock_offset_s
         reads.ranks.add(target, found)
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
@@ -409,12 +412,21 @@ class LifeFeed:
 
     async def _keep_streamed(self, job: Job) -> None:
         if self._is_own(job):
-            await keep_logs(self.runs.journal, job, None, self._hub.streamed_lines)
+            await keep_logs(self.runs.journal, job, None, self._known_lines(job))
+
+    def _known_lines(self, job: Job) -> Streamed:
+        # Of logs that nobody follows, the last lines that were read while the job ran.
+        newest = self._reads[job.uid].newest if job.uid in self._reads else {}
+
+        def find(target: Target, lines: int) -> Sequence[LogLine]:
+            return self._hub.streamed_lines(target, lines) or newest.get(target.key, ())
+
+        return find
 
     async def _keep_ended(self) -> None:
         while True:
             job, read_tail = await self._to_keep.get()
-            await keep_logs(self.runs.journal, job, read_tail, self._hub.streamed_lines)
+            await keep_logs(self.runs.journal, job, read_tail, self._known_lines(job))
             self._to_keep.task_done()
 
     async def _read_kept(
