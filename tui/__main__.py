@@ -216,6 +216,7 @@ def _run(words: list[str]) -> int:
         has_loss=config.loss,
         alerts=config.alerts,
         notify=config.notify,
+        history=config.history,
         aliases=config.aliases,
         columns=config.columns,
         contexts=config.contexts,

@@ -95,7 +95,7 @@ async def _find(options: ConsoleOptions, names: list[str]) -> list[RunRecord]:
     Raises:
         KubeError: One of them does not exist, or the cluster is needed and cannot be read.
     """
-    store = RunStore(options.state_folder)
+    store = RunStore(options.state_folder, options.history)
     past = {each.uid: each for each in store.records()}
     past |= {each.name: each for each in store.records() if each.name}
     found: dict[str, RunRecord] = {}

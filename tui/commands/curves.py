@@ -252,7 +252,7 @@ async def _from_run(
         except NotFound as missing:
             error = without_frames(missing)
         else:
-            return await _from_job(client, job, flags, options.state_folder)
+            return await _from_job(client, job, flags, options)
     assert isinstance(error, KubeError)
     if client is not None and isinstance(error, NotFound | Unreachable):
         from tui.commands.support.past_run import find_past  # slow to import
@@ -263,7 +263,7 @@ async def _from_run(
     return error
 
 
-async def _from_job(client: Client, job: Job, flags: argparse.Namespace, state_folder: Path) -> _Read:
+async def _from_job(client: Client, job: Job, flags: argparse.Namespace, options: ConsoleOptions) -> _Read:
     """Return the curves of a job from the first source that has some, and keep those of one that has ended.
 
     Raises:
@@ -277,7 +277,7 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace, state_f
     from tui.runs.log_points import LogPoints
     from tui.runs.store import RunStore
 
-    store = RunStore(state_folder)
+    store = RunStore(options.state_folder, options.history)
     kept = KeptCurves(store.journal, job.uid)
     feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder, searches=True, kept=kept)
     problem = await _problem_of(feed)

@@ -44,7 +44,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot, reasons = await read_cluster(options, client)
         jobs, are_found = find_jobs(options, snapshot, flags.jobs, flags.job_type)
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
-        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, reasons.mirror.pods)
+        runs = RunStore(options.state_folder, options.history)
+        place = NodesAndPods(snapshot.nodes, reasons.mirror.pods)
         ui = PromptUi(flags)
         deleted = await delete(client, plan, ui, lambda jobs: record_runs(client, jobs, runs, place))
         if deleted is None:

@@ -93,8 +93,10 @@ async def _explained(options: ConsoleOptions, reasons: JobReasons, job: Job) -> 
     if job.status is not Status.RUNNING and not job.status.is_final:  # others have no log to read
         return job, JobsNow(server_clock(reasons.mirror.client))
     from tui.commands.support.life import read_life  # slow to import
+    from tui.runs.store import RunStore
 
-    snapshot, now = await read_life(reasons.mirror, [job], options.state_folder)
+    runs = RunStore(options.state_folder, options.history)
+    snapshot, now = await read_life(reasons.mirror, [job], runs)
     return snapshot.job(job.ref) or job, now
 
 

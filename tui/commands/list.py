@@ -39,8 +39,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         now = JobsNow(server_clock(client))
         if listing.uses("loss", "best_loss", "silent_s", "reason"):
             from tui.commands.support.life import read_life  # slow to import
+            from tui.runs.store import RunStore
 
-            snapshot, now = await read_life(mirror, snapshot.jobs, options.state_folder)
+            runs = RunStore(options.state_folder, options.history)
+            snapshot, now = await read_life(mirror, snapshot.jobs, runs)
             snapshot = jobs_of_type(snapshot, flags.job_type)
         jobs = listing.select(snapshot.jobs, now)
         columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())

@@ -91,7 +91,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if flags.dry_run or not jobs:
             return 0
         plan = delete_plan(snapshot, (job.ref for job in jobs))
-        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, reasons.mirror.pods)
+        runs = RunStore(options.state_folder, options.history)
+        place = NodesAndPods(snapshot.nodes, reasons.mirror.pods)
         ui = PromptUi(flags, is_listed=True)
         deleted = await delete(client, plan, ui, lambda jobs: record_runs(client, jobs, runs, place))
     return 1 if deleted is None or ui.has_failed else 0

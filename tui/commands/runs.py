@@ -24,16 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="show everything about this run")
     add_list_flags(parser, COLUMNS, can_watch=False)
     parser.add_argument(
-        "--clear", action="store_true", help="delete all records and kept logs of past runs (asks first)"
+        "--clear", action="store_true", help="delete past runs, kept logs, history and notices (asks first)"
     )
     add_yes(parser)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the past runs, the newest first, or everything about one; or delete their records."""
-    store = RunStore(options.state_folder)
-    if flags.clear:
-        return _clear(store, flags, options.state_folder)
+    if flags.clear:  # what is on disk, also if the history is off now
+        return _clear(RunStore(options.state_folder), flags, options.state_folder)
+    store = RunStore(options.state_folder, options.history)
     listing = ItemList(
         flags, COLUMNS, name_of=lambda each: f"run/{each.name}", labels_of=lambda each: each.labels
     )
@@ -67,13 +67,12 @@ def write_problems(store: RunStore) -> None:
 def _clear(store: RunStore, flags: argparse.Namespace, folder: Path) -> int:
     count = len(store.records())
     check_can_confirm(flags, "clear")
-    if not is_confirmed(
-        flags, f"Delete the records and kept logs of {plural(count, 'past run')} in {folder}?"
-    ):
+    what = f"the records and kept logs of {plural(count, 'past run')}, the history and the notices"
+    if not is_confirmed(flags, f"Delete {what} in {folder}?"):
         return 1
     try:
         store.clear()
     except OSError as error:
         raise KubeError("Could not delete the records.", f"{file_problem(error)}.") from error
-    write(f"Deleted the records of {plural(count, 'past run')}.")
+    write(f"Deleted {what}.")
     return 0

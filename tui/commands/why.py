@@ -18,6 +18,7 @@ from tui.commands.support.connect import cluster, known_causes, read_mirror, wit
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.life import read_life
 from tui.commands.support.output import add_format, write, write_object
+from tui.runs.store import RunStore
 from tui.session.life import FIRST_LINES
 from tui.session.telemetry_feed import open_telemetry
 from tui.settings.options import ConsoleOptions
@@ -67,7 +68,7 @@ async def explain_job(
     job = find_job(snapshot, flags.job, flags.job_type)
     telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
     (newest, _), evidence, _ = await asyncio.gather(
-        read_life(mirror, [job], options.state_folder, lines=FIRST_LINES),
+        read_life(mirror, [job], RunStore(options.state_folder, options.history), lines=FIRST_LINES),
         gather(client, job, snapshot),
         telemetry.read_gpus(job),
     )

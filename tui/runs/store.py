@@ -15,6 +15,7 @@ from tui.runs.record import RunRecord
 
 if TYPE_CHECKING:
     from tui.runs.journal.database import Journal
+    from tui.settings.options import HistoryOptions
 
 # The oldest are dropped beyond these.
 MAX_RUNS = 2_000
@@ -22,15 +23,15 @@ MAX_RUNS = 2_000
 MAX_RECORD_BYTES = 32 << 10
 # Of earlier versions: a line of JSON for each run; moved into the journal.
 OLD_FILE, OLD_BYTES = "runs.jsonl", 32 << 20
-_PUT = "INSERT OR REPLACE INTO runs (uid, record) VALUES (?, ?)"
+_PUT = "INSERT OR REPLACE INTO runs (uid, record, kept_s) VALUES (?, ?, ?)"
 _DROP = "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs ORDER BY seq DESC LIMIT -1 OFFSET ?)"
 
 
 class RunStore:
     """Past runs by UID; without a folder, they are only in memory."""
 
-    def __init__(self, state_folder: Path | None = None) -> None:
-        self._folder = state_folder
+    def __init__(self, state_folder: Path | None = None, history: HistoryOptions | None = None) -> None:
+        self._folder, self._history = state_folder, history
         # Those that were asked for, or all, in order; None for one that is not stored.
         self._runs: dict[str, RunRecord | bytes | None] = {}
         self._has_all = self._has_moved = False
@@ -40,9 +41,9 @@ class RunStore:
     @cached_property
     def journal(self) -> Journal:
         """The journal; slow to import, so it is opened on first use."""
-        from tui.runs.journal.database import Journal
+        from tui.runs.journal.database import DEFAULT_HISTORY, Journal
 
-        return Journal(self._folder)
+        return Journal(self._folder, self._history or DEFAULT_HISTORY)
 
     @property
     def problems(self) -> Sequence[str]:
@@ -88,7 +89,7 @@ class RunStore:
         """Store a record in place of an earlier one of the run. An unwritable folder is no error."""
         record = msgspec.structs.replace(record, problem="", seen_s=record.seen_s or time.time())
         self._move_old()
-        self.journal.write((_PUT, record.uid, _encode(record)), (_DROP, MAX_RUNS))
+        self.journal.write((_PUT, record.uid, _encode(record), time.time()), (_DROP, MAX_RUNS))
         self._runs.pop(record.uid, None)
         self._runs[record.uid], self._version = record, None
         if len(self._runs) > MAX_RUNS:
@@ -111,7 +112,7 @@ class RunStore:
             return
         self._has_moved = True
         path = self.journal.path.with_name(OLD_FILE) if self.journal.path is not None else None
-        if path is None or not path.exists():
+        if path is None or not path.exists() or self.journal.history.is_off:
             return
         try:
             lines = read_named_file(path, OLD_BYTES).split(b"\n")
@@ -128,8 +129,9 @@ class RunStore:
             if record is not None:
                 found.pop(record.uid, None)
                 found[record.uid] = record
-        puts = [(_PUT.replace("REPLACE", "IGNORE"), uid, _encode(each)) for uid, each in found.items()]
-        if self.journal.write(*puts, (_DROP, MAX_RUNS)):
+        put, now_s = _PUT.replace("REPLACE", "IGNORE"), time.time()
+        puts = [(put, uid, _encode(each), now_s) for uid, each in found.items()]
+        if self.journal.write(*puts, (_DROP, MAX_RUNS)) and self.journal.is_on_disk:
             path.unlink(missing_ok=True)
             path.with_name("runs.lock").unlink(missing_ok=True)
 

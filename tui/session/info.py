@@ -76,7 +76,7 @@ def terminal() -> dict[str, str]:
 
 def runs_text(options: ConsoleOptions) -> str:
     """Describe the records of past runs: `12 runs, 40K`."""
-    store = RunStore(options.state_folder)
+    store = RunStore(options.state_folder, options.history)
     return f"{plural(len(store.records()), 'run')}, {memory(store.journal.size_bytes)}"
 
 

@@ -22,6 +22,7 @@ from tui.settings.options import (
     AlertRule,
     Alias,
     ContextSettings,
+    HistoryOptions,
     NoticeEvent,
     NoticeScope,
     NotifyOptions,
@@ -30,8 +31,8 @@ from tui.settings.options import (
 )
 from tui.text.jsonpath import parse_path
 
-# A hundred years: finished jobs never expire.
-MAX_DAYS = 36500
+# A hundred years: finished jobs never expire. And a tebibyte.
+MAX_DAYS, MAX_MIB = 36500, 1 << 20
 MAX_TITLE = 30
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _TEXT = "tag:yaml.org,2002:str"
@@ -43,6 +44,7 @@ _NOTHING_IS_CHANGED = "Until it is corrected, changes are disabled, for it may n
 _NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
 
 Word = TypeVar("Word", bound=StrEnum)
+Options = TypeVar("Options", NotifyOptions, HistoryOptions)
 ColumnsOf = Callable[[], Mapping[str, Collection[str]]]
 
 
@@ -63,6 +65,7 @@ class Config(msgspec.Struct, frozen=True):
     loss: bool = True
     alerts: tuple[AlertRule, ...] = DEFAULT_ALERTS
     notify: NotifyOptions = msgspec.field(default_factory=NotifyOptions)
+    history: HistoryOptions = msgspec.field(default_factory=HistoryOptions)
     aliases: Mapping[str, Alias] = msgspec.field(default_factory=dict)
     columns: Mapping[str, tuple[str | OwnColumn, ...]] = msgspec.field(default_factory=dict)
     contexts: tuple[ContextSettings, ...] = ()
@@ -201,13 +204,29 @@ def _service(value: yaml.Node) -> str:
 
 
 def _days(value: yaml.Node) -> float:
-    try:
-        days = float(yaml.SafeLoader("").construct_object(value)) if value.tag in _NUMBERS else 0.0
-    except (LookupError, ValueError, OverflowError, yaml.YAMLError):
-        days = 0.0
-    if not 0 < days <= MAX_DAYS:
+    if not 0 < (days := _number(value)) <= MAX_DAYS:
         raise BadValue(f"a number of days is expected, more than 0 and at most {MAX_DAYS}")
     return days
+
+
+def _history_days(value: yaml.Node) -> float:
+    if not 0 <= (days := _number(value)) <= MAX_DAYS:
+        raise BadValue(f"a number of days is expected, at most {MAX_DAYS}, or 0 to keep nothing")
+    return days
+
+
+def _history_size(value: yaml.Node) -> float:
+    size_mib = _number(value)
+    if size_mib != 0 and not 1 <= size_mib <= MAX_MIB:
+        raise BadValue(f"a number of MiB is expected, from 1 to {MAX_MIB}, or 0 to keep nothing")
+    return size_mib
+
+
+def _number(value: yaml.Node) -> float:
+    """Return a number; -1 for anything else."""
+    with suppress(LookupError, ValueError, OverflowError, yaml.YAMLError):
+        return float(yaml.SafeLoader("").construct_object(value)) if value.tag in _NUMBERS else -1.0
+    return -1.0
 
 
 def _patterns(value: yaml.Node) -> tuple[str, ...]:
@@ -223,20 +242,23 @@ def _pattern(value: yaml.Node) -> str:
     return pattern
 
 
-def _notify(value: yaml.Node) -> NotifyOptions:
+def _options(
+    value: yaml.Node, off: Options, readers: Mapping[str, Callable[[yaml.Node], Any]], example: str
+) -> Options:
+    """Return the options in a mapping, or `off` for `off`."""
     if value.tag == _SWITCH and not read_switch(value):
-        return NotifyOptions(events=())
+        return off
     if not isinstance(value, yaml.MappingNode):
-        raise BadValue("settings are expected, as `bell: off`, or off")
+        raise BadValue(f"settings are expected, as `{example}`, or off")
     found: dict[str, Any] = {}
     problems = _Problems()
     for key, each in value.value:
-        if read := _NOTIFY_READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None:
+        if read := readers.get(key.value) if isinstance(key, yaml.ScalarNode) else None:
             found[key.value] = problems.read(read, each, f"{key.value}: ")
         else:
-            problems.add(f"the settings are {', '.join(_NOTIFY_READERS)}", key)
-    options = NotifyOptions(**{key: each for key, each in found.items() if each is not None})
-    return cast(NotifyOptions, problems.rest(options))
+            problems.add(f"the settings are {', '.join(readers)}", key)
+    options = type(off)(**{key: each for key, each in found.items() if each is not None})
+    return cast(Options, problems.rest(options))
 
 
 def _choice(value: yaml.Node, choices: tuple[str, ...]) -> str:
@@ -398,7 +420,13 @@ _READERS: Mapping[str, Callable[..., Any]] = {
     "strip_by": partial(read_text, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
     "loss": read_switch,
     "alerts": _alerts,
-    "notify": _notify,
+    "notify": partial(_options, off=NotifyOptions(events=()), readers=_NOTIFY_READERS, example="bell: off"),
+    "history": partial(
+        _options,
+        off=HistoryOptions(days=0),
+        readers={"size_mib": _history_size, "days": _history_days},
+        example="days: 90",
+    ),
     "aliases": _aliases,
     "columns": _columns,
     "contexts": _contexts,

@@ -78,6 +78,18 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True):
         return "all" in (self.toast, self.counter)
 
 
+class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of the journal: the entry `history` of config.yaml."""
+
+    size_mib: float = 200.0
+    days: float = 30.0
+
+    @property
+    def is_off(self) -> bool:
+        """Return True if nothing is kept when the program exits."""
+        return not (self.size_mib and self.days)
+
+
 class ContextSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of some contexts: one entry of `contexts` of config.yaml."""
 
@@ -131,6 +143,7 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Home reads the loss of running jobs."""
     alerts: tuple[AlertRule, ...] = DEFAULT_ALERTS
     notify: NotifyOptions = msgspec.field(default_factory=NotifyOptions)
+    history: HistoryOptions = msgspec.field(default_factory=HistoryOptions)
     aliases: Mapping[str, Alias] = msgspec.field(default_factory=dict)
     columns: Mapping[str, tuple[str | OwnColumn, ...]] = msgspec.field(default_factory=dict)
     """Columns by list: keys of its own, and the user's."""

@@ -194,5 +194,5 @@ async def test_past_runs_are_listed_shown_and_cleared(past: CommandLine) -> None
     (past.home / "state" / "gpuconsole" / OLD_FILE).write_text(json.dumps({"uid": 1}))
     assert "line 1" in (await past("runs")).err
     (await past("runs", "--clear")).reports(2, "pass --yes to clear")
-    assert "records of 4 past runs" in (await past("runs", "--clear", "--yes")).out
+    assert "kept logs of 4 past runs, the history" in (await past("runs", "--clear", "--yes")).out
     assert "No past runs yet." in (await past("runs")).err

@@ -17,12 +17,14 @@ from k8s.client.client import Client
 from k8s.logs import LogLine, Options, Target, targets_of
 from k8s.logs.read import read
 from k8s.text.errors import KubeError, NotFound
+from tests.support.history import BEGAN_S, DAY_S, HOUR_S, TIMES, new_job, write_change, write_day
 from tests.support.objects import joined, pod_of, pytorch_job
 from tui.runs.journal import database as module
 from tui.runs.journal.database import JOURNAL_FILE, Journal
 from tui.runs.journal.kept_logs import KeptLogs, keep_logs
 from tui.runs.record import RunRecord
 from tui.runs.store import RunStore
+from tui.settings.options import HistoryOptions
 
 WRITER = """
 import sys
@@ -106,21 +108,67 @@ def test_a_write_to_a_full_or_locked_journal_fails_with_a_reason(
     assert found.write((put, "d", b"d"))
 
 
-def test_old_logs_go_first_until_age_and_size_are_within_bounds(
+DAYS, LOG_BYTES = 90, 4_000
+ETERNAL, ENDED = 100_000, 100_001
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "jobs", "cut"), [(200, 4, 0), (1.6, 4, 1), (1, 4, 2), (1, 8, 3), (1, 16, 6), (1, 32, 8)]
+)
+def test_ninety_days_stay_within_the_bounds_and_the_oldest_and_largest_go_first(
+    tmp_path: Path, size_mib: float, jobs: int, cut: int
+) -> None:
+    history = HistoryOptions(size_mib=size_mib)
+    journal = Journal(tmp_path, history)
+    write_change(journal, ETERNAL, BEGAN_S, "Pending")
+    write_change(journal, ETERNAL, BEGAN_S + 1, "Running")
+    write_change(journal, ENDED, BEGAN_S, "Failed")
+    journal.write(new_job(ETERNAL, BEGAN_S), new_job(ENDED, BEGAN_S))
+    journal.write(("INSERT INTO idle VALUES (?, ?, '', 1, 1)", ENDED, BEGAN_S + DAYS * DAY_S))
+    for day in range(DAYS):
+        write_day(journal, day, jobs, LOG_BYTES)
+        journal.prune(now_s=BEGAN_S + (day + 1) * DAY_S)
+    first_s = BEGAN_S + (DAYS - history.days) * DAY_S
+    oldest = {
+        table: journal.rows(f"SELECT min({at_s}) FROM {table} WHERE {at_s} > ?", BEGAN_S + 1)[0][0]
+        for table, at_s in TIMES.items()
+    }
+    assert all(at_s is None or at_s >= first_s for at_s in oldest.values())
+    assert [table for table in TIMES if (oldest[table] or 1e12) > first_s + 2 * HOUR_S] == [*TIMES][:cut]
+    old = journal.rows("SELECT job, status FROM changes WHERE at_s < ?", first_s)
+    assert old == [(ETERNAL, "Running")]  # it may still run
+    ((rows,),) = journal.rows("SELECT count(*) FROM jobs WHERE id < ?", ETERNAL)
+    assert rows == jobs * 30 if cut < 6 else rows <= jobs * 30
+    named = journal.rows("SELECT id FROM jobs WHERE id >= ?", ETERNAL)
+    assert named == ([(ETERNAL,), (ENDED,)] if cut < 5 else [(ETERNAL,)])
+    assert journal.size_bytes <= size_mib * (1 << 20) + (32 << 10)  # the index of the log of writes
+
+
+def test_bounds_are_checked_every_few_minutes_only(tmp_path: Path) -> None:
+    journal, put = Journal(tmp_path), "INSERT INTO runs (uid, record, kept_s) VALUES (?, '', ?)"
+    for now_s, kept in ((1e9, 0), (1e9 + 299, 1), (1e9 + 300, 0), (1e9 - 1e5, 0)):  # the clock is set back
+        journal.write((put, "a", 0.0))
+        journal.prune(now_s)
+        assert journal.rows("SELECT count(*) FROM runs") == [(kept,)]
+
+
+def test_without_a_history_only_choices_outlive_the_console(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Journal(tmp_path)
-    put = "INSERT INTO logs VALUES (?, 'pod', 'main', '{}', ?, 0, ?)"
-    for number in range(60):
-        found.write((put, f"u{number:02}", 1_000.0 + number, os.urandom(10_000)))
-    found.prune(now_s=1_000.0 + module.MAX_AGE_S + 10)
-    assert found.rows("SELECT min(uid), count(*) FROM logs") == [("u10", 50)]
-    monkeypatch.setattr(module, "MAX_BYTES", 400_000)
-    found.prune(now_s=2_000.0)
-    ((first, count),) = found.rows("SELECT min(uid), count(*) FROM logs")
-    assert count < 40 and first == f"u{60 - count:02}"
-    found.close()
-    assert found.size_bytes <= 440_000
+    monkeypatch.setattr(module, "DEFAULT_HISTORY", HistoryOptions(size_mib=1))
+    kept = RunStore(tmp_path)
+    kept.add(RunRecord("before", nodes=("a",)))
+    off = RunStore(tmp_path, HistoryOptions(size_mib=0))
+    assert off.records() == []
+    off.add(RunRecord("now", nodes=("a",)))
+    write_day(off.journal, 0, 100, LOG_BYTES)
+    off.journal.write(("INSERT INTO choices VALUES ('layout lab', 'list')",))
+    off.journal.prune(BEGAN_S + DAY_S)
+    assert 0 < off.journal.rows("SELECT count(*) FROM logs")[0][0] < 200  # memory is bounded, too
+    off.journal.prune(BEGAN_S + 40 * DAY_S)
+    assert off.journal.rows("SELECT uid FROM runs") == [("now",)]
+    assert kept.journal.rows("SELECT name FROM choices") == [("layout lab",)]
+    assert [each.uid for each in kept.records()] == ["before"] and off.problems == ()
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "lustre", "fuse.sshfs", "ext4", "tmpfs"])

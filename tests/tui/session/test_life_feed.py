@@ -193,7 +193,7 @@ async def test_the_loss_of_an_elastic_job_is_read_from_the_pod_that_runs_rank_0(
         assert feed.life.losses[job.uid][-1] == 1.5
         await until(lambda: feed.evidence)
         mirror = ClusterMirror(client)
-        _, now = await read_life(mirror, [job], tmp_path)
+        _, now = await read_life(mirror, [job], RunStore(tmp_path))
         assert now.losses[job.uid][-1] == 1.5
         for evidence in (feed.evidence, mirror.evidence):
             (found,) = joined([], pods, [made], evidence=evidence)[1].values()
@@ -202,7 +202,7 @@ async def test_the_loss_of_an_elastic_job_is_read_from_the_pod_that_runs_rank_0(
             assert [each.is_chief for each in found.instances] == [False, True]
         assert (await read_run(client, job)).source == "the log of worker-1"
         over = replace(job, status=Status.SUCCEEDED)
-        _, now = await read_life(mirror, [over], tmp_path)
+        _, now = await read_life(mirror, [over], RunStore(tmp_path))
         assert now.losses[job.uid][-1] == 1.5
 
 
@@ -293,10 +293,10 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         assert [each.name for each in kept.targets] == ["master-0"]
         (loss,) = KeptCurves(feed.runs.journal, job.uid).curves()
         assert (loss.tag, list(loss.steps)[-2:], loss.values[-1]) == ("loss", [19, 20], 0.25)
-        await read_life(ClusterMirror(client), [job], None)
+        await read_life(ClusterMirror(client), [job], RunStore())
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))
-        _, now = await read_life(ClusterMirror(client), [job], tmp_path)
+        _, now = await read_life(ClusterMirror(client), [job], RunStore(tmp_path))
         assert len(cluster.asked(LOG)) == count and not now.losses, "it is known"
 
 
@@ -392,7 +392,7 @@ async def test_a_run_that_ends_with_nan_or_diverged_is_marked_also_from_its_reco
                 while not (job.uid in runs and feed.life.is_idle()):
                     await asyncio.sleep(0.01)
             assert trouble_text(feed.signs([job]).get(job.uid, NO_SIGNS), CLOCK) == words
-            _, now = await read_life(ClusterMirror(client), [job], tmp_path / f"new {is_read}")
+            _, now = await read_life(ClusterMirror(client), [job], RunStore(tmp_path / f"new {is_read}"))
             assert trouble_text(now.signs(job), CLOCK) == words
         asked = len([each for each in cluster.requests if each.path == LOG])
         assert asked == 3, "the feed that found a record read no log"

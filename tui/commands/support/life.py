@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -30,7 +29,7 @@ MAX_ONCE, ONCE_S = 64, 5.0
 
 
 async def read_life(
-    mirror: ClusterMirror, jobs: Collection[Job], state_folder: Path | None, *, lines: int = LINES
+    mirror: ClusterMirror, jobs: Collection[Job], runs: RunStore, *, lines: int = LINES
 ) -> tuple[ClusterSnapshot, JobsNow]:
     """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
 
@@ -39,7 +38,7 @@ async def read_life(
     Returns:
         The snapshot with what these show, and the time with the losses.
     """
-    client, runs = mirror.client, RunStore(state_folder)
+    client = mirror.client
     ended = [job for job in jobs if job.status.is_final and job.uid not in runs]
     life = {
         job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING

@@ -81,7 +81,7 @@ def find_past(
     kind, name = split_name(words)
     kind = kind or job_type
     kind = (find_kind(kind) if kind else "") or kind
-    store = RunStore(options.state_folder)
+    store = RunStore(options.state_folder, options.history)
     found = [
         PastRun(store.journal, each)
         for each in reversed(store.records())

@@ -15,12 +15,14 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from k8s.text.home import file_problem
+from tui.settings.options import HistoryOptions
 from tui.settings.private_file import make_private_folder
 
 Found = TypeVar("Found")
 JOURNAL_FILE = "journal.db"
-# Bounds of what is kept.
-MAX_BYTES, MAX_AGE_S = 200 << 20, 30 * 86_400.0
+DEFAULT_HISTORY = HistoryOptions()
+# Seconds between two checks of the bounds, and pages that are freed at a time.
+PRUNE_EVERY_S, FREED_PAGES = 300.0, 256
 # Another console writes for milliseconds.
 LOCK_S = 0.5
 # Names of file systems that machines share, where SQLite's WAL does not work.
@@ -37,7 +39,7 @@ MIGRATIONS = (
     ),
     (
         # Times are in seconds since 1970, UIDs are those of jobs.
-        "CREATE TABLE jobs (id INTEGER PRIMARY KEY, context TEXT NOT NULL, uid TEXT NOT NULL,"
+        "CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, context TEXT NOT NULL, uid TEXT NOT NULL,"
         " namespace TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, api_version TEXT NOT NULL,"
         " user TEXT NOT NULL, created_s REAL, is_mine INTEGER NOT NULL, last_change INTEGER NOT NULL,"
         " UNIQUE (context, uid))",
@@ -52,18 +54,49 @@ MIGRATIONS = (
         "CREATE TABLE observed (id INTEGER PRIMARY KEY, context TEXT NOT NULL, namespace TEXT NOT NULL,"
         " observer TEXT NOT NULL, from_s REAL NOT NULL, to_s REAL NOT NULL)",
         "CREATE INDEX observed_by_age ON observed (to_s)",
+        "ALTER TABLE runs ADD COLUMN kept_s REAL NOT NULL DEFAULT 0",
+        "UPDATE runs SET kept_s = strftime('%s', 'now')",
+        "CREATE INDEX runs_by_age ON runs (kept_s)",
         # GPU-seconds for which telemetry was read, and those without use, by hour and observer.
         "CREATE TABLE idle (job INTEGER NOT NULL, hour_s INTEGER NOT NULL, observer TEXT NOT NULL,"
         " seen_gpu_s REAL NOT NULL, idle_gpu_s REAL NOT NULL, PRIMARY KEY (job, hour_s, observer))",
+        "CREATE INDEX idle_by_age ON idle (hour_s)",
         "CREATE TABLE events (event_uid TEXT PRIMARY KEY, uid TEXT NOT NULL, last_s REAL NOT NULL,"
         " body BLOB NOT NULL)",
         "CREATE INDEX events_by_job ON events (uid, last_s)",
+        "CREATE INDEX events_by_age ON events (last_s)",
         "CREATE TABLE curves (uid TEXT NOT NULL, tag TEXT NOT NULL, kept_s REAL NOT NULL, body BLOB NOT NULL,"
         " PRIMARY KEY (uid, tag))",
+        "CREATE INDEX curves_by_age ON curves (kept_s)",
         "CREATE TABLE notices (context TEXT NOT NULL, key TEXT NOT NULL, at_s REAL NOT NULL,"
         " body BLOB NOT NULL, PRIMARY KEY (context, key))",
         "CREATE TABLE choices (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     ),
+)
+# Of a job that has not ended, the newest change is its state.
+_IS_OLD = (
+    " AND (status IN ('Succeeded', 'Failed', 'Deleted') OR EXISTS (SELECT 1 FROM changes AS later"
+    " WHERE later.job = found.job AND later.id > found.id))"
+)
+_IS_UNUSED = "".join(
+    f" AND NOT EXISTS (SELECT 1 FROM {table} WHERE job = found.id)" for table in ("changes", "idle")
+)
+# Table, time of its rows, rows to delete at a time, and a further condition, in the order in which they go.
+_BOUNDED = (
+    ("logs", "kept_s", 16, ""),
+    ("curves", "kept_s", 64, ""),
+    ("events", "last_s", 1_000, ""),
+    ("notices", "at_s", 1_000, ""),
+    ("idle", "hour_s", 1_000, ""),
+    ("changes", "at_s", 1_000, _IS_OLD),
+    ("jobs", "ifnull(created_s, 0)", 1_000, _IS_UNUSED),
+    ("observed", "to_s", 1_000, ""),
+    ("runs", "kept_s", 64, ""),
+)
+_DELETE_OLDEST = tuple(
+    f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} AS found WHERE {time_s} < ?{condition}"
+    f" ORDER BY {time_s} LIMIT {count})"
+    for table, time_s, count, condition in _BOUNDED
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -71,17 +104,19 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 class Journal:
     """One connection to the journal, for any thread; without a folder it is in memory."""
 
-    def __init__(self, state_folder: Path | None = None) -> None:
-        """Open nothing until the first use."""
+    def __init__(self, state_folder: Path | None = None, history: HistoryOptions = DEFAULT_HISTORY) -> None:
+        """Open nothing until the first use. If the history is off, all but the choices are in memory."""
         self.path = state_folder / JOURNAL_FILE if state_folder is not None else None
+        self.history = history
         self.problems: list[str] = []
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
+        self._pruned_s = 0.0
         self._lock = RLock()
 
     def reopened(self) -> Journal:
         """Return another connection to it, for long transactions; in memory, one to a new journal."""
-        return Journal(self.path.parent if self.path is not None else None)
+        return Journal(self.path.parent if self.path is not None else None, self.history)
 
     @property
     def size_bytes(self) -> int:
@@ -95,7 +130,7 @@ class Journal:
     @property
     def version(self) -> int:
         """Return a number that changes when another connection has written."""
-        return int(next(iter(self.rows("PRAGMA data_version")), (0,))[0])
+        return self._pragma("data_version")
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows that a query finds; none if the journal cannot be read."""
@@ -120,19 +155,32 @@ class Journal:
 
         return self._run(execute, None)
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Return True if the journal is a file, and not in memory because it could not be opened."""
+        return bool(self.rows("SELECT 1") and self._inode)
+
     def prune(self, now_s: float | None = None) -> None:
-        """Delete the oldest logs until age and size are within their bounds."""
-        before_s = (time.time() if now_s is None else now_s) - MAX_AGE_S
-        self.write(("DELETE FROM logs WHERE kept_s < ?", before_s))
-        oldest = "DELETE FROM logs WHERE rowid IN (SELECT rowid FROM logs ORDER BY kept_s LIMIT 16)"
-        while self._used_bytes() > MAX_BYTES and self.rows("SELECT 1 FROM logs LIMIT 1"):
-            if not self.write((oldest,)):
-                break
+        """Delete the oldest rows until age and size are within their bounds; slow.
+
+        Call it after each write of something large: within `PRUNE_EVERY_S` seconds, it does nothing.
+        """
+        now_s = time.time() if now_s is None else now_s
+        if abs(now_s - self._pruned_s) < PRUNE_EVERY_S:
+            return
+        self._pruned_s = now_s
+        bounds = DEFAULT_HISTORY if self.history.is_off else self.history
+        for oldest in _DELETE_OLDEST:
+            while self._delete(oldest, now_s - bounds.days * 86_400):
+                pass
+        for oldest in _DELETE_OLDEST:
+            while self._used_bytes() > bounds.size_mib * (1 << 20) and self._delete(oldest, float("inf")):
+                pass
         self._shrink()
 
     def clear(self) -> bool:
-        """Delete everything; False if that failed. The file stays, as other consoles have it open."""
-        is_done = self.write(*((f"DELETE FROM {table}",) for table in ("runs", "logs", "events", "curves")))
+        """Delete all but the choices; False if that failed. The file stays: other consoles have it open."""
+        is_done = self.write(*((f"DELETE FROM {table}",) for table, *_ in _BOUNDED))
         self._shrink()
         return is_done
 
@@ -143,16 +191,24 @@ class Journal:
                 self._connection.close()
             self._connection = None
 
+    def _delete(self, statement: str, before_s: float) -> bool:
+        # In steps, as other consoles wait for the lock no longer than `LOCK_S`.
+        return self._run(lambda found: found.execute(statement, (before_s,)).rowcount > 0, default=False)
+
     def _shrink(self) -> None:
         # `execute` would free a single page.
-        free = "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)"
-        self._run(lambda connection: connection.executescript(free), None)
+        free = f"PRAGMA incremental_vacuum({FREED_PAGES})"
+        for _ in range(0, self._pragma("main.freelist_count"), FREED_PAGES):
+            self._run(lambda connection: connection.executescript(free), None)
+        self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _used_bytes(self) -> int:
-        ((pages,),), ((free,),), ((size,),) = (
-            self.rows(f"PRAGMA {name}") or [(0,)] for name in ("page_count", "freelist_count", "page_size")
-        )
-        return int((pages - free) * size)
+        place = "temp" if self.history.is_off else "main"
+        pages = self._pragma(f"{place}.page_count") - self._pragma(f"{place}.freelist_count")
+        return pages * self._pragma(f"{place}.page_size")
+
+    def _pragma(self, name: str) -> int:
+        return int(next(iter(self.rows(f"PRAGMA {name}")), (0,))[0])
 
     def _run(self, use: Callable[[sqlite3.Connection], Found], default: Found) -> Found:
         with self._lock:
@@ -175,6 +231,8 @@ class Journal:
         if self._connection is None:
             try:
                 self._connection = _connected(self.path)
+                if self.history.is_off:
+                    _hide_tables(self._connection)
                 self._inode = self._inode_now()
             except (sqlite3.OperationalError, OSError) as error:
                 text = file_problem(error) if isinstance(error, OSError) else str(error)
@@ -240,6 +298,14 @@ def _migrate(connection: sqlite3.Connection) -> None:
             for statement in statements:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
+
+
+def _hide_tables(connection: sqlite3.Connection) -> None:
+    """Put empty tables in memory before those of the file, except the choices."""
+    connection.execute("PRAGMA temp_store = MEMORY")
+    for statement in (each for statements in MIGRATIONS for each in statements):
+        if not statement.startswith("CREATE TABLE choices"):
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class BaseConsole(PacedApp[int]):
             strip_by=options.strip_by,
             has_loss=options.has_loss,
             layouts=StoredLayouts(options.state_folder),
-            runs=RunStore(options.state_folder),
+            runs=RunStore(options.state_folder, options.history),
             log_folder=options.state_folder / "logs",
             actions=actions,
             columns=options.columns,
