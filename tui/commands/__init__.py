@@ -66,7 +66,7 @@ REMOVED_FLAGS: dict[str, str] = {
     "--field-selector": _JQ,
     "-o jsonpath": _JQ,
     "-o custom-columns": _JQ,
-    "--observe": "idle GPU-hours are not counted; the command shows the GPUs that are idle now",
+    "--observe": "use top users --since 7d, which has the idle GPU-hours that consoles saw",
     "edit --yes": "kubectl applies the change when the editor is left",
     "--cpu-request": "use --cpu REQUEST-LIMIT, as in --cpu 2-4",
     "--memory-request": "use --memory REQUEST-LIMIT, as in --memory 8Gi-16Gi",

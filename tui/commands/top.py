@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_list_flags(jobs, pick(job_table.COLUMNS, job_table.TOP_KEYS))
     _add_live(jobs)
     add_type(jobs)
-    users_help = "show what each user's jobs hold, request, and leave idle"
+    users_help = "show what each user's jobs hold, request, and leave idle, now or since a time"
     users = views.add_parser("users", aliases=["user"], help=users_help)
     assert isinstance(users, CommandParser)
     users.command_module = "top_users"
@@ -58,6 +58,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.view.startswith("user"):
         from tui.commands import top_users  # slow to import
 
+        if flags.since is not None:
+            top_users.print_ledger(options, flags)
+            return 0
         async with cluster(options) as client:
             await top_users.print_users(options, client, flags)
         return 0

@@ -1,4 +1,4 @@
-"""GPUs held, requested and idle by user and job, and the list of users. Pure.
+"""GPUs held, requested and idle by user and job, now and in the ledger, and the lists of users. Pure.
 
 Whether an unobserved GPU is idle is unknown: None, never 0.
 """
@@ -14,8 +14,9 @@ from k8s.gpus.gpu_warnings import IDLE_PERCENT
 from k8s.gpus.readings import GpuReading, holders_of
 from k8s.snapshot import Job, NodeRow, shares_by_pod
 from k8s.text.sanitize import sanitize
+from tui.runs.journal.ledger import GpuTime, LedgerEntry
 from tui.tables.column import Cell, ListColumn, Values, amount_cell
-from tui.text.format import NOTHING, CellStyle, devices, plural
+from tui.text.format import NOTHING, CellStyle, age, devices, plural
 
 MOST_NAMES = 5
 
@@ -36,6 +37,10 @@ class JobUsage(msgspec.Struct, frozen=True):
     gpus_seen: int = 0
     gpus_idle: int | None = None
     """None if none of its GPUs is observed."""
+    uid: str = ""
+    """Only in the ledger, where jobs may have the same name."""
+    time: GpuTime = GpuTime()
+    """GPU time in the window of a ledger."""
 
 
 class UserUsage(msgspec.Struct, frozen=True):
@@ -95,6 +100,30 @@ def usage_by_user(
     return tuple(sorted(users, key=lambda each: _most_idle(each.total)))
 
 
+def ledger_by_user(entries: Iterable[LedgerEntry]) -> tuple[UserUsage, ...]:
+    """Return the GPU time of each user and their jobs, the most GPU-hours first."""
+    found: dict[str, list[JobUsage]] = {}
+    for each in entries:
+        usage = JobUsage(each.user, each.namespace, each.name, each.kind, uid=each.uid, time=each.time)
+        found.setdefault(each.user, []).append(usage)
+    users = [
+        UserUsage(_sum(user, usages), tuple(sorted(usages, key=_longest))) for user, usages in found.items()
+    ]
+    return tuple(sorted(users, key=lambda each: _longest(each.total)))
+
+
+def hours_by_kind(jobs: Iterable[JobUsage]) -> dict[str, float]:
+    """Return the GPU-hours that jobs of each kind held, the most first."""
+    found: dict[str, float] = {}
+    for each in jobs:
+        found[each.kind] = found.get(each.kind, 0.0) + each.time.held_gpu_s
+    return {kind: _hours(found[kind]) for kind in sorted(found, key=lambda each: (-found[each], each))}
+
+
+def _hours(seconds: float) -> float:
+    return round(seconds / 3600, 4)
+
+
 def _seen_now(
     jobs: Sequence[Job], gpus: Iterable[GpuReading], nodes: Sequence[NodeRow]
 ) -> dict[_Key, tuple[int, int]]:
@@ -124,11 +153,16 @@ def _sum(user: str, usages: Sequence[JobUsage]) -> JobUsage:
         shares_held=sum(each.shares_held for each in usages),
         gpus_seen=sum(each.gpus_seen for each in usages),
         gpus_idle=sum(idle_now) if idle_now else None,
+        time=GpuTime.total(each.time for each in usages),
     )
 
 
 def _most_idle(usage: JobUsage) -> tuple[int, int, str, str]:
     return -(usage.gpus_idle or 0), -usage.gpus_held, usage.user, usage.job
+
+
+def _longest(usage: JobUsage) -> tuple[float, float, str, str]:
+    return -usage.time.held_gpu_s, -usage.time.waited_s, usage.user, usage.job
 
 
 def message_to_owner(usage: JobUsage, jobs: Sequence[JobUsage] = ()) -> str:
@@ -237,4 +271,54 @@ COLUMNS: tuple[ListColumn[UserLine, None], ...] = (
         ),
         values=lambda line, _: {"gpus_observed": line.usage.gpus_seen, "gpus_idle": line.usage.gpus_idle},
     ),
+)  # fmt: skip
+
+
+def _idle_hours(line: UserLine, _: None) -> Cell:
+    time = line.usage.time
+    if not time.seen_gpu_s:
+        return Cell(NOTHING, "quiet")
+    return Cell(f"{time.idle_gpu_s / 3600:,.2f} of {time.seen_gpu_s / 3600:,.2f}")
+
+
+def _idle_hours_values(line: UserLine, _: None) -> Values:
+    time = line.usage.time
+    idle = _hours(time.idle_gpu_s) if time.seen_gpu_s else None
+    return {"gpu_hours_with_telemetry": _hours(time.seen_gpu_s), "gpu_hours_idle": idle}
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent; only nothing is 0 %, and only everything 100 %."""
+    if 0 < share < 0.01 or 0.99 < share < 1:
+        return "<1 %" if share < 0.5 else ">99 %"
+    return f"{share * 100:.0f} %"
+
+
+LEDGER_COLUMNS: tuple[ListColumn[UserLine, None], ...] = (
+    *COLUMNS[:3],
+    ListColumn("kind", "KIND", cell=lambda line, _: Cell(line.usage.kind or NOTHING), printed="table"),
+    ListColumn(
+        "held", "GPU-HOURS", align="right",
+        cell=lambda line, _: Cell(f"{line.usage.time.held_gpu_s / 3600:,.2f}"),
+        value=lambda line, _: _hours(line.usage.time.held_gpu_s), json="gpu_hours", printed="table",
+    ),
+    ListColumn(
+        "waited", "WAITED", align="right",
+        cell=lambda line, _: Cell(age(line.usage.time.waited_s)),
+        values=lambda line, _: {
+            "hours_waited": _hours(line.usage.time.waited_s),
+            "gpu_hours_waited": _hours(line.usage.time.waited_gpu_s),
+        },
+        printed="table",
+    ),
+    ListColumn(
+        "idle", "IDLE", align="right", cell=_idle_hours, values=_idle_hours_values, printed="table"
+    ),
+    ListColumn(
+        "observed", "OBSERVED", align="right",
+        cell=lambda line, _: Cell(share_text(line.usage.time.observed_share)),
+        value=lambda line, _: round(line.usage.time.observed_share, 6), json="observed_share",
+        printed="table",
+    ),
+    ListColumn("uid", "UID", values=lambda line, _: {} if line.is_total else {"uid": line.usage.uid}),
 )  # fmt: skip

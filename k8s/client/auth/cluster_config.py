@@ -35,6 +35,7 @@ from k8s.client.auth.kubeconfig import (
     UNUSABLE,
     ConfigOverrides,
     Context,
+    Kubeconfig,
     ResolvedContext,
     read_kubeconfig,
 )
@@ -276,8 +277,7 @@ async def load(
         config = _in_cluster(namespace, service_account)
         config.impersonation = _impersonation(overrides.user({}))
         return config
-    alone = ResolvedContext(Context(name=sanitize(overrides.server)), {}, {})
-    resolved = merged.resolve(context) if merged.files or context else alone
+    resolved = _resolve(merged, context, overrides)
     where = replace(resolved.context, server=overrides.server or resolved.context.server)
     resolved = replace(resolved, context=where, user=overrides.user(resolved.user))
     files = ", ".join(str(path) for path in merged.files) or "--server"
@@ -291,6 +291,27 @@ async def load(
         raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT) from None
     config.namespace = namespace or config.namespace
     return config
+
+
+def find_context(
+    kubeconfig: str = "", context: str = "", overrides: ConfigOverrides | None = None
+) -> Context:
+    """Return the context that `load` connects to, without its credentials.
+
+    Raises:
+        NoCluster: None was found, or it is incomplete.
+    """
+    overrides, merged = overrides or ConfigOverrides(), read_kubeconfig(kubeconfig)
+    if merged.files or overrides.server:
+        return _resolve(merged, context, overrides).context
+    config = _in_cluster("", SERVICE_ACCOUNT)
+    return Context(config.context, namespace=config.namespace)
+
+
+def _resolve(merged: Kubeconfig, context: str, overrides: ConfigOverrides) -> ResolvedContext:
+    if merged.files or context:
+        return merged.resolve(context)
+    return ResolvedContext(Context(name=sanitize(overrides.server)), {}, {})
 
 
 async def _from_context(resolved: ResolvedContext, dialog: LoginDialog) -> ClusterConfig:

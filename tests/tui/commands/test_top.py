@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from tests.scripted.telemetry import (
     say_pods,
     text,
 )
+from tests.support.journal import record_job, record_spans
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
+from tui.runs.journal.database import JOURNAL_FILE
+from tui.runs.store import RunStore
 from tui.screens.lists.jobs import format_totals
 from tui.tables.namespace_usage import namespace_usages, total_usage
 
@@ -355,9 +359,7 @@ async def test_top_users_gives_sources_and_a_message_in_json(run: CommandLine) -
     assert ended.values["sources"] == ["DCGM"] and [each["name"] for each in li["jobs"]] == ["bert"]
     assert maria["gpus_idle"] is None
     assert li["message"].startswith("Hi li, your 1 job (bert) holds 2 GPUs; 1 of 2 seen are idle now")
-    (await run("top", "users", "--observe", "1s")).reports(
-        2, "--observe is gone: idle GPU-hours are not counted;"
-    )
+    (await run("top", "users", "--observe", "1s")).reports(2, "--observe is gone: use top users --since 7d,")
 
 
 @pytest.mark.parametrize(
@@ -381,6 +383,107 @@ async def test_without_telemetry_idle_gpus_are_unknown_and_stderr_gives_the_reas
     values = (await run("top", "users", "-o", "json")).values
     assert values["items"][0]["gpus_idle"] is None
     assert words in values["notices"][0]
+
+
+NOW_S = 1_800_003_600.0
+
+
+@pytest.fixture
+def ledger(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """Return the command line of a user in whose journal half of the last two hours was observed."""
+    monkeypatch.setattr("tui.commands.top_users.time.time", lambda: NOW_S)
+    journal = RunStore(run.home / "state" / "gpuconsole").journal
+    record_spans(journal, (NOW_S - 5400, NOW_S - 1800))
+    ran, waited = [(NOW_S - 6000, 8, 0)], [(NOW_S - 5400, 0, 2), (NOW_S - 1850, 0, 0)]
+    for uid, name, more in (("u1", "bert", {}), ("u2", "bert", {}), ("u3", "vit\x1b[2J", {"kind": "Job"})):
+        record_job(journal, uid, ran if uid != "u2" else waited, name=name, **more)
+    record_job(journal, "u4", [(NOW_S - 2160, 1, 0)], user="=maria", namespace="vision")
+    record_job(journal, "u5", ran, context="other")
+    journal.write(("INSERT INTO idle VALUES (1, ?, 'console 1', 7200, 1800)", NOW_S - 3600))
+    journal.close()
+    return run
+
+
+async def test_top_users_since_prints_the_ledger_without_a_cluster(ledger: CommandLine) -> None:
+    ledger.cluster.forget("/version")
+    ended = await ledger("top", "users", "-A", "--since", "2h")
+    assert (ended.status, ended.err, ledger.cluster.requests) == (0, "", [])
+    titles = ["USER", "JOB", "NAMESPACE", "KIND", "GPU-HOURS", "WAITED", "IDLE", "OBSERVED"]
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert rows[0] == titles
+    assert [" ".join(row[:-1]) for row in rows[1:5]] == [
+        "li 3 jobs – – 16.00 59m 0.50 of 2.00 50",
+        "li bert default PyTorchJob 8.00 0s 0.50 of 2.00 50",
+        "li vit default Job 8.00 0s – 50",
+        "li bert default PyTorchJob 0.00 59m – 50",
+    ]
+    assert ended.out.splitlines()[-1].startswith(
+        "2 users, 4 jobs: 16.10 GPU-hours (PyTorchJob 8.10, Job 8.00), 59m waited; 50 % of the time since "
+    )
+
+
+async def test_the_ledger_has_hours_in_json_and_a_row_for_each_job_in_csv(ledger: CommandLine) -> None:
+    found = (await ledger("top", "users", "-A", "--since", "2h", "-o", "json")).values
+    li, maria = found["items"]
+    assert found["since"] == "2027-01-15T07:00:00Z" and found["until"] == "2027-01-15T09:00:00Z"
+    assert found["kinds"] == {"PyTorchJob": 8.1, "Job": 8.0}
+    assert (li["gpu_hours"], li["kinds"], li["gpu_hours_idle"]) == (16, {"Job": 8, "PyTorchJob": 8}, 0.5)
+    assert "uid" not in li and maria["gpu_hours"] == 0.1 and maria["gpu_hours_idle"] is None
+    assert li["jobs"][2] == {
+        "user": "li",
+        "namespace": "default",
+        "name": "bert",
+        "kind": "PyTorchJob",
+        "uid": "u2",
+        "gpu_hours": 0.0,
+        "hours_waited": 0.9861,
+        "gpu_hours_waited": 1.9722,
+        "observed_share": 0.5,
+        "gpu_hours_with_telemetry": 0.0,
+        "gpu_hours_idle": None,
+    }
+    first, *rows = (await ledger("top", "users", "-A", "--since", "2h", "-o", "csv")).out.splitlines()
+    assert first.startswith("user,namespace,name,kind,gpu_hours,hours_waited,gpu_hours_waited,")
+    assert rows[0] == "li,default,bert,PyTorchJob,8.0,0.0,0.0,2.0,0.5,0.5,u1" and len(rows) == 4
+    assert rows[3].startswith("'=maria,vision,bert,PyTorchJob,0.1,")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--since", "20m"], 0, "Nothing was recorded of recorded in namespace default since 20"),
+        (["--since", "20m", "-A"], 0, "To record: gpuconsole record, or leave the console open."),
+        (["--since", "2h", "-n", "audio"], 0, "No job held a GPU or waited for one in namespace audio while"),
+        (["--since", "2h", "--sandbox"], 0, "Nothing was recorded of sandbox in namespace default since 20"),
+        (["--since", "0s"], 2, "--since must be longer than 0s, e.g. 7d."),
+        (["--since", "week"], 2, "'week' is not a duration such as 90s, 10m, 1h30m"),
+        (["--since", "2h", "--context", "no"], 1, "There is no context no."),
+    ],
+)
+async def test_an_empty_ledger_gives_the_reason(
+    ledger: CommandLine, words: list[str], status: int, said: str
+) -> None:
+    (await ledger("top", "users", *words)).reports(status, said)
+
+
+async def test_the_ledger_of_all_time_begins_in_1970(ledger: CommandLine) -> None:
+    found = (await ledger("top", "users", "--since", "999999999d", "-o", "json")).values
+    assert (found["since"], found["items"][0]["gpu_hours"]) == ("1970-01-01T00:00:00Z", 16)
+
+
+async def test_a_journal_that_cannot_be_read_is_an_error_of_the_ledger(ledger: CommandLine) -> None:
+    with sqlite3.connect(ledger.home / "state" / "gpuconsole" / JOURNAL_FILE) as other:
+        other.execute("PRAGMA user_version = 99")
+    other.close()
+    ended = await ledger("top", "users", "--since", "2h")
+    ended.reports(1, "Could not read the journal.", "newer gpuconsole")
+
+
+async def test_jobs_of_users_are_also_printed_as_csv(run: CommandLine) -> None:
+    lab(run.cluster, told(1, 97))
+    lines = (await run("top", "users", "-o", "csv")).out.splitlines()
+    assert lines[0].startswith("user,namespace,name,kind,gpus_held,") and len(lines) == 3
+    assert lines[1].startswith("li,default,bert,PyTorchJob,2,")
 
 
 async def test_the_why_command_reports_gpu_warnings_of_a_running_job(run: CommandLine) -> None:

@@ -148,6 +148,21 @@ def in_chosen_context(options: ConsoleOptions) -> ConsoleOptions:
     return replace(options, context=name).in_context(name)
 
 
+def recorded_place(options: ConsoleOptions) -> tuple[str, str]:
+    """Return the context and namespace of a command that does not connect; empty for all namespaces.
+
+    Raises:
+        NoCluster: There is no kubeconfig, or it is unusable.
+    """
+    from k8s.client.auth.cluster_config import find_context
+    from k8s.client.auth.kubeconfig import Context
+
+    is_sandbox = options.is_sandbox or options.joins_sandbox
+    named = options.kubeconfig, options.context, options.overrides
+    found = Context(SANDBOX_CONTEXT) if is_sandbox else find_context(*named)
+    return found.name, "" if options.is_all_namespaces else options.namespace or found.namespace
+
+
 async def read_jobs(
     options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
 ) -> ClusterSnapshot:
