@@ -303,16 +303,10 @@ def _event(notice: JobNotice, _: Clock) -> Cell:
     return Cell(f"{mark} {notice.event_text}", style, sort=list(LOOKS).index(notice.event))
 
 
-def _time(notice: JobNotice, clock: Clock) -> Cell:
-    at = notice.at.astimezone()
-    day = "" if at.date() == clock.now.astimezone().date() else f"{at:%d %b} "
-    return Cell(f"{day}{at:%H:%M:%S}", sort=at.timestamp())
-
-
 COLUMNS: tuple[ListColumn[JobNotice, Clock], ...] = (
     ListColumn(
         "time", "TIME", sorts_largest_first=True,
-        cell=_time,
+        cell=lambda notice, clock: Cell(clock.time(notice.at), sort=notice.at.timestamp()),
         value=lambda notice, _: timestamp(notice.at),
     ),
     ListColumn(

@@ -133,6 +133,12 @@ class Clock(NamedTuple):
             return NOTHING
         return (self.mark if until is None else "") + age(((until or self.now) - since).total_seconds())
 
+    def time(self, moment: datetime, form: str = "%H:%M:%S") -> str:
+        """Format a time in the zone of this machine, with its day unless that is today: `28 Nov 18:36:10`."""
+        local = moment.astimezone()
+        day = "" if local.date() == self.now.astimezone().date() else f"{local:%d %b} "
+        return f"{day}{local:{form}}"
+
 
 def duration(seconds: float | None) -> str:
     """Format a duration: `0.4s`, `42s`, `4m12s`, `1h24m`, `3d4h`."""

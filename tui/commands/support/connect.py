@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from k8s.reasons.failures import FailureCause
     from k8s.reasons.job_reasons import JobReasons
 
-_COMMAND = re.compile(r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|resume|submit|top|why)\b)")
+_COMMAND = re.compile(
+    r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|resume|submit|timeline|top|why)\b)"
+)
 
 
 @asynccontextmanager

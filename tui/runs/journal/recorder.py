@@ -23,6 +23,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, LifeSigns
 from k8s.status import Status
 from tui.runs.journal.database import Journal
+from tui.runs.journal.history import DELETED, OVER
 from tui.settings.options import NoticeEvent
 
 # Interval between two comparisons, and longest one between two writes while nothing changes.
@@ -36,8 +37,6 @@ BATCH = 512
 MAX_PENDING = 50_000
 # Names of nodes to store of one job.
 MAX_NODES = 256
-# Status of a job whose object is gone although it had not ended.
-DELETED = "Deleted"
 NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
@@ -66,7 +65,6 @@ _PUT_CHANGE = (
 )
 _PUT_OBSERVED = "INSERT INTO observed (context, namespace, observer, from_s, to_s) VALUES (?, ?, ?, ?, ?)"
 _FIND_CHANGES = f"SELECT id, at_s, reason, cause, {_STATE} FROM changes WHERE job = ? AND id >= ? ORDER BY id"
-_OVER = (Status.SUCCEEDED, Status.FAILED, DELETED)
 _UNENDED = (
     "SELECT jobs.uid, namespace, name, kind, api_version FROM jobs JOIN changes ON changes.id = last_change"
     " WHERE context = ? AND status NOT IN (?, ?, ?)"
@@ -114,7 +112,7 @@ class JobRecorder:
         """Set once earlier changes are written."""
         self._mirror = mirror
         self._context = mirror.client.config.context
-        self._observer = f"{observer} {os.getpid()}@{socket.gethostname()}"
+        self.observer = f"{observer} {os.getpid()}@{socket.gethostname()}"
         self._own_names = own_names
         self._cause_of = cause_of
         self._snapshot = ClusterSnapshot()
@@ -183,7 +181,7 @@ class JobRecorder:
         return (rows[0][0] or 0.0) if rows else 0.0
 
     def _unended(self) -> dict[str, JobRef]:
-        return {uid: JobRef(*ref) for uid, *ref in self.journal.rows(_UNENDED, self._context, *_OVER)}
+        return {uid: JobRef(*ref) for uid, *ref in self.journal.rows(_UNENDED, self._context, *OVER)}
 
     def _compare(
         self,
@@ -213,9 +211,7 @@ class JobRecorder:
                 self._pending.append(_Change(uid, job, new.state, job.reason, cause, is_mine, *when))
         gone = {uid: ref for uid, ref in unended.items() if uid not in after}
         gone |= {
-            uid: seen[uid].job.ref
-            for uid in seen.keys() - after.keys()
-            if seen[uid].state.status not in _OVER
+            uid: seen[uid].job.ref for uid in seen.keys() - after.keys() if seen[uid].state.status not in OVER
         }
         for uid, ref in gone.items():
             if self._covered in ("", ref.namespace) and self._mirror.is_current(ref):
@@ -246,7 +242,7 @@ class JobRecorder:
             times = self._from_s, self._to_s
             update = "UPDATE observed SET from_s = ?, to_s = ? WHERE id = ?"
             if not self._row or not connection.execute(update, (*times, self._row)).rowcount:
-                place = self._context, self._covered, self._observer
+                place = self._context, self._covered, self.observer
                 self._row = connection.execute(_PUT_OBSERVED, (*place, *times)).lastrowid
         return known
 

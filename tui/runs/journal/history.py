@@ -1,0 +1,239 @@
+"""The timeline: events of jobs in a span of time, read from the journal, and unobserved times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil, floor
+from typing import NamedTuple
+
+import msgspec
+
+from k8s.kinds.base import JobRef
+from k8s.status import Status
+from tui.runs.journal.database import Journal
+
+# Without `--since`, unless the last console ended earlier.
+DEFAULT_S = 86_400.0
+# Observers write every 15 seconds; a shorter time between two of them is no gap.
+GAP_S = 60.0
+# Status of a job whose object is gone although it had not ended.
+DELETED = "Deleted"
+OVER = (Status.SUCCEEDED, Status.FAILED, DELETED)
+_WAITING = (Status.QUEUED, Status.PENDING, Status.STARTING)
+_ACTIVE = (Status.RUNNING, Status.RESTARTING)
+# Statuses that the bars count, by name; failures are counted when they happen.
+PHASES: Mapping[str, tuple[str, ...]] = {
+    "queued": (Status.QUEUED,),
+    "running": (*_ACTIVE, Status.TERMINATING),
+    "waiting": (Status.PENDING, Status.STARTING),
+    "failed": (),
+}
+_PHASE_OF = {status: phase for phase, statuses in PHASES.items() for status in statuses}
+# In the reason or cause of a job whose node is lost.
+_LOST = ("node lost", "node does not answer", "node is gone")
+_CHANGE = (
+    "c.id, c.at_s, c.after_s, c.status, c.reason, c.cause, c.alerts, c.restarts, c.gpus_waiting, c.nodes"
+)
+# The jobs that were not over before the span, each with its last change before it.
+_JOBS = (
+    f"SELECT j.id, uid, user, is_mine, namespace, name, kind, api_version, {_CHANGE} FROM jobs j"
+    " JOIN changes l ON l.id = last_change LEFT JOIN changes c ON c.id = (SELECT id FROM changes"
+    " WHERE job = j.id AND at_s <= ?2 ORDER BY at_s DESC, id DESC LIMIT 1) WHERE context = ?1"
+    f" AND (l.at_s > ?2 OR l.status NOT IN {tuple(map(str, OVER))})"
+    " AND (?3 OR is_mine) AND ?4 IN ('', namespace) AND ?5 IN ('', name)"
+)
+_IN_SPAN = f"SELECT job, {_CHANGE} FROM changes c WHERE at_s > ? AND at_s <= ? ORDER BY at_s, c.id"
+_WATCHED = (
+    "SELECT from_s, to_s FROM observed WHERE to_s >= ?1 AND from_s <= ?2 AND context = ?3"
+    " AND (namespace IN ('', ?4) OR ?4 = '') ORDER BY from_s"
+)
+_LAST = "SELECT max(to_s) FROM observed WHERE context = ? AND observer LIKE 'console %' AND observer != ?"
+_FIRST = "SELECT min(from_s) FROM observed WHERE context = ? UNION SELECT min(at_s) FROM changes"
+# Events of jobs, the most important first; those of `NoticeEvent` have its words.
+EVENTS = (
+    *("failed", "node lost", "preempted", "nan", "diverged", "silent", "slow", "plateau", "ended"),
+    *("restarted", "started", "suspended", "resumed", "deleted", "queued"),
+)
+_ALERTS = frozenset(EVENTS[3:8])
+_ENDS = dict(zip(OVER, ("ended", "failed", "deleted"), strict=True))
+
+
+class JobChange(NamedTuple):
+    """A row of the table `changes`, without the job."""
+
+    id: int
+    at_s: float
+    after_s: float | None
+    status: str
+    reason: str
+    cause: str
+    alerts: str
+    restarts: int
+    gpus_waiting: int
+    nodes: str
+
+
+class Entry(NamedTuple):
+    """One event of a job."""
+
+    uid: str
+    user: str
+    is_mine: bool
+    job: JobRef
+    event: str
+    change: JobChange
+    was: str  # status before; empty if it is unknown
+
+
+class Gap(NamedTuple):
+    """A span of time without an observer."""
+
+    from_s: float
+    to_s: float
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """Events in a span of time, the newest first."""
+
+    since_s: float = 0.0
+    until_s: float = 0.0
+    entries: Sequence[Entry] = ()
+    gaps: Sequence[Gap] = ()
+    # Time, status before and status after, the oldest first; those at `since_s` are the state by then.
+    steps: Sequence[tuple[float, str, str]] = ()
+
+    def grouped(self) -> Iterator[Entry | Gap]:
+        """Yield the entries by job, that with the newest one first, and each gap where it is first passed."""
+        groups: dict[str, list[Entry]] = {}
+        for each in self.entries:
+            groups.setdefault(each.uid, []).append(each)
+        gaps = sorted(self.gaps)
+        for entry in (entry for group in groups.values() for entry in group):
+            while gaps and gaps[-1].to_s > entry.change.at_s:
+                yield gaps.pop()
+            yield entry
+        yield from reversed(gaps)
+
+    def counts(self, parts: int) -> dict[str, list[int | None]]:
+        """Return the most jobs at a time by phase, and the failures, in equal parts of the span.
+
+        None stands for an unobserved part.
+        """
+        width_s = max((self.until_s - self.since_s) / parts, 1e-3)
+        found: dict[str, list[int | None]] = {phase: [] for phase in PHASES}
+        now, most, end_s = Counter[str](), Counter[str](), self.since_s + (parts + 1) * width_s
+        for at_s, was, status in (*self.steps, (end_s, "", "")):
+            while len(found["failed"]) < min(int((at_s - self.since_s) / width_s), parts):
+                for phase, numbers in found.items():
+                    numbers.append(most[phase])
+                most = Counter(now)
+            phase = _PHASE_OF.get(status, "")
+            now[_PHASE_OF.get(was, "")] -= 1
+            now[phase] += 1
+            most[phase] = max(most[phase], now[phase])
+            most["failed"] += status == Status.FAILED and at_s > self.since_s
+        for gap in self.gaps:
+            first, last = ((at_s - self.since_s) / width_s for at_s in gap)
+            for place in range(ceil(first), floor(last)):
+                for phase, numbers in found.items():
+                    numbers[place] = (phase == "failed" and numbers[place]) or None  # a failure is known
+        return found
+
+    def news(self) -> dict[str, int]:
+        """Return the number of jobs by event; queued jobs, and deleted ones that were over, are no news."""
+        no_news = {("deleted", each) for each in OVER}
+        found = {(each.event, each.uid) for each in self.entries if (each.event, each.was) not in no_news}
+        events = [event for event, _ in found]
+        return {each: events.count(each) for each in EVENTS[:-1] if each in events}
+
+
+def read_timeline(
+    journal: Journal, context: str, since_s: float, until_s: float, *, namespace: str = "", name: str = "",
+    is_for_all: bool = False,
+) -> Timeline:  # fmt: skip
+    """Return the events of the user's jobs, or of all, with this namespace and name unless they are empty."""
+    jobs: dict[int, tuple[str, str, bool, JobRef]] = {}
+    last: dict[int, JobChange] = {}
+    for number, uid, user, mine, *row in journal.rows(_JOBS, context, since_s, is_for_all, namespace, name):
+        jobs[number] = uid, user, bool(mine), JobRef(*row[:4])
+        if row[4] is not None:
+            last[number] = JobChange._make(row[4:])
+    steps = [(since_s, "", each.status) for each in last.values()]
+    entries: list[Entry] = []
+    for number, *row in journal.rows(_IN_SPAN, since_s, until_s):
+        if number in jobs:
+            old, new = last.get(number), JobChange._make(row)
+            was = old.status if old is not None else ""
+            if new.status != was:
+                steps.append((new.at_s, was, new.status))
+            entries += [Entry(*jobs[number], event, new, was) for event in events_of(old, new)]
+            last[number] = new
+    watched = journal.rows(_WATCHED, since_s, until_s, context, namespace)
+    gaps = find_gaps(watched, since_s, until_s)
+    return Timeline(since_s, until_s, entries[::-1], [*gaps], steps)
+
+
+def events_of(before: JobChange | None, change: JobChange) -> Iterator[str]:
+    """Yield the events of a job between two of its changes; `before` is None for the first one."""
+    known = before.alerts.split() if before is not None else []
+    yield from (each for each in change.alerts.split() if each in _ALERTS.difference(known))
+    was, status = before.status if before is not None else "", change.status
+    is_preempted = was in _ACTIVE and "preempt" in f"{change.reason} {change.cause}".lower()
+    if before is not None and _has_lost_node(before, change):
+        yield "node lost"
+    elif before is not None and _has_restarted(before, change):
+        yield "preempted" if is_preempted else "restarted"
+    elif status == was:
+        return
+    elif status in _ENDS:
+        yield _ENDS[status]
+    elif was == Status.SUSPENDED:
+        yield "resumed"
+    elif status == Status.SUSPENDED:
+        yield "preempted" if is_preempted else "suspended"
+    elif status in _WAITING and was not in (*_WAITING, Status.RESTARTING):
+        is_preempted |= was in _ACTIVE and status == Status.QUEUED
+        yield "preempted" if is_preempted else "queued"
+    elif status == Status.RUNNING and was in ("", *_WAITING):
+        yield "started"
+
+
+def _has_lost_node(before: JobChange, change: JobChange) -> bool:
+    if before.status not in _ACTIVE or change.status in OVER:
+        return False
+    lost = {*before.nodes.split(",")} - {*change.nodes.split(","), ""}
+    # Nodes whose pods have ended, or were scaled in, leave nothing that waits.
+    waits = change.status == Status.RUNNING and change.gpus_waiting > before.gpus_waiting
+    text, old = (f"{each.reason} {each.cause}" for each in (change, before))
+    return (bool(lost) and waits) or any(words in text and words not in old for words in _LOST)
+
+
+def _has_restarted(before: JobChange, change: JobChange) -> bool:
+    was, status = before.status, change.status
+    if status == Status.RESTARTING != was:
+        return was != Status.SUSPENDED
+    # The end of a restart was reported when it began.
+    return change.restarts > before.restarts and status not in OVER and was != Status.RESTARTING
+
+
+def find_gaps(watched: Iterable[tuple[float, float]], since_s: float, until_s: float) -> Iterator[Gap]:
+    """Yield the parts of a span that lie in none of these intervals, in the order of their starts."""
+    seen_s = since_s
+    for from_s, to_s in (*watched, (until_s, until_s)):
+        if from_s - seen_s > GAP_S:
+            yield Gap(seen_s, from_s)
+        seen_s = max(seen_s, to_s)
+
+
+def last_console_s(journal: Journal, context: str, observer: str = "") -> float | None:
+    """Return the end of the last console on this cluster except `observer`; None if there was none."""
+    ((found,),) = journal.rows(_LAST, context, observer) or [(None,)]
+    return None if found is None else float(found)
+
+
+def default_since_s(journal: Journal, context: str, now_s: float, observer: str = "") -> float:
+    """Return a day ago, or the end of the last console if that is earlier; not before anything is known."""
+    first_s = min((each for (each,) in journal.rows(_FIRST, context) if each is not None), default=now_s)
+    since_s = min(now_s - DEFAULT_S, last_console_s(journal, context, observer) or now_s)
+    return max(since_s, first_s - 1)
