@@ -10,14 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from k8s.cluster.job_builder import (
-    JobEntry,
-    Member,
-    RankEvidence,
-    build_job,
-    build_owner_job,
-    lacks_pods,
-)
+from k8s.cluster.job_builder import JobEntry, Member, RankEvidence, build_job, build_owner_job, lacks_pods
 from k8s.cluster.node_rows import node_row, unready_nodes
 from k8s.cluster.owners import OwnerChains
 from k8s.kinds import DeclaredJob, JobRef

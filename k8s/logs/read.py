@@ -277,10 +277,7 @@ class _RankBlocks:
             return self._block(start) if self._passes else []
         found = self._own.take([line], has_no_end=True)
         self._passes = any(each is line for each in found)
-        return [
-            *(each for each in found if each is not line),
-            *(self._block(start) if self._passes else ()),
-        ]
+        return [*(each for each in found if each is not line), *(self._block(start) if self._passes else ())]
 
     def _block(self, text: bytes) -> list[Item]:
         return [LogBlock(0, text, self._target, 0)] if text else []

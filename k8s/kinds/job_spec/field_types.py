@@ -430,12 +430,7 @@ HOST_NAMESPACES = Parts(
 )
 
 PULL_POLICIES = Choice(
-    (
-        ("", "cluster default"),
-        ("Always", "Always"),
-        ("IfNotPresent", "IfNotPresent"),
-        ("Never", "Never"),
-    )
+    (("", "cluster default"), ("Always", "Always"), ("IfNotPresent", "IfNotPresent"), ("Never", "Never"))
 )
 SYNC_MODES = Choice((("", "the image"), ("git", "git"), ("rsync", "rsync"), ("folder", "a local folder")))
 RDZV_BACKENDS = Choice((("", "the default"), ("c10d", "c10d"), ("etcd", "etcd"), ("etcd-v2", "etcd-v2")))

@@ -192,22 +192,13 @@ class JobSpec:
         placeholder="1 per GPU",
         is_basic=True,
     )
-    torchrun: bool = declare(
-        False,
-        "Start the command's script with torchrun",
-        Switch(),
-        title="torchrun",
-    )
+    torchrun: bool = declare(False, "Start the command's script with torchrun", Switch(), title="torchrun")
     max_restarts: int = declare(
         0, "How often torchrun restarts failed processes before the pod fails", Number(0, 1000)
     )
     rdzv_backend: str = declare("", "Rendezvous backend of torchrun", types.RDZV_BACKENDS, title="Rendezvous")
     torchrun_options: tuple[str, ...] = declare(
-        (),
-        "Additional torchrun options",
-        Argv("OPTIONS"),
-        title="torchrun options",
-        placeholder="none",
+        (), "Additional torchrun options", Argv("OPTIONS"), title="torchrun options", placeholder="none"
     )
     slots: int | None = declare(
         None,
@@ -236,10 +227,7 @@ class JobSpec:
         placeholder="torch-distributed, or deepspeed-distributed with slots",
     )
     debug: bool = declare(
-        False,
-        "Let the pods sleep instead of training, to debug in a shell",
-        Switch(),
-        title="Debug mode",
+        False, "Let the pods sleep instead of training, to debug in a shell", Switch(), title="Debug mode"
     )
 
     debuggable: bool = declare(

@@ -10,10 +10,7 @@ from k8s.reasons.evidence import Evidence
 from k8s.reasons.phrases import count, cut, names, seconds_between, span, verb
 from k8s.reasons.pod_rules import claim_cause, gang_cause
 from k8s.reasons.requests import SchedulingSpec
-from k8s.reasons.shortage import (
-    capacity_cause,
-    is_refuted,
-)
+from k8s.reasons.shortage import capacity_cause, is_refuted
 from k8s.snapshot import Instance
 
 # Time for new nodes to come. Source: cluster-autoscaler's --max-node-provision-time.

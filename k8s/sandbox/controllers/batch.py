@@ -43,11 +43,7 @@ RETRY_DELAY_S, LONGEST_RETRY_DELAY_S = 10.0, 600.0
 _RETRIES = 6
 _ENDS = {
     "Succeeded": ("Complete", "CompletionsReached", "Reached expected number of succeeded pods"),
-    "BackoffLimitExceeded": (
-        "Failed",
-        "BackoffLimitExceeded",
-        "Job has reached the specified backoff limit",
-    ),
+    "BackoffLimitExceeded": ("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
     "DeadlineExceeded": ("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"),
 }
 _ENDINGS = ("Complete", "Failed")

@@ -14,12 +14,7 @@ import msgspec
 
 from k8s.kinds import RUNNABLE, RunnableKind
 from k8s.models.resources import CONFIG_MAPS, PODS, TRAINING_RUNTIMES, Resource
-from k8s.sandbox.controller_runtime import (
-    Informer,
-    Informers,
-    Recorder,
-    by_controller,
-)
+from k8s.sandbox.controller_runtime import Informer, Informers, Recorder, by_controller
 from k8s.sandbox.controllers import batch, kubeflow, tensorstack, trainer
 from k8s.sandbox.controllers.batch import DeploymentKind
 from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, apply_plan, attempt_of

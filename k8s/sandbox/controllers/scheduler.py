@@ -23,14 +23,7 @@ from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.reasons import requests
 from k8s.reasons.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
 from k8s.reasons.requests import Amount, ResourceList, SchedulingSpec
-from k8s.sandbox.controller_runtime import (
-    ENDED,
-    Informer,
-    Informers,
-    Manifest,
-    Recorder,
-    controller_of,
-)
+from k8s.sandbox.controller_runtime import ENDED, Informer, Informers, Manifest, Recorder, controller_of
 from k8s.sandbox.controllers.reconcile import GANG, phase_of, set_condition
 from k8s.text.errors import Conflict, NotFound
 

@@ -19,16 +19,7 @@ from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
 from k8s.sandbox.node.torch_loopback import RENDEZVOUS_HOST, SIMULATED_GPUS
-from k8s.sandbox.paths import (
-    HOSTS,
-    JOB_PORT,
-    PLAIN_PATH,
-    POD_UID,
-    SANDBOX,
-    TERMINATION_LOG,
-    Launch,
-    rewrite,
-)
+from k8s.sandbox.paths import HOSTS, JOB_PORT, PLAIN_PATH, POD_UID, SANDBOX, TERMINATION_LOG, Launch, rewrite
 
 Manifest = Mapping[str, Any]
 

@@ -14,14 +14,7 @@ from typing import Any
 
 from k8s.client.client import Client
 from k8s.models.resources import PODS
-from k8s.sandbox.controller_runtime import (
-    ENDED,
-    FIRST_DELAY_S,
-    LONGEST_DELAY_S,
-    Manifest,
-    Recorder,
-    now_text,
-)
+from k8s.sandbox.controller_runtime import ENDED, FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
 from k8s.sandbox.node.containers import (
     LOOPBACK,
     CannotStart,

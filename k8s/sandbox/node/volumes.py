@@ -70,10 +70,7 @@ async def ensure_workspace(client: Client, root: Path) -> None:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": WORKSPACE, "namespace": "default"},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "resources": {"requests": {"storage": f"{size_gi}Gi"}},
-        },
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": f"{size_gi}Gi"}}},
     }
     with suppress(Conflict):
         await client.create(CLAIMS, claim, "default")

@@ -45,17 +45,9 @@ EVERYWHERE_ACTIONS = (
         argument="topic",
     ),
     Action("last_view", "Previous view (toggle)", "window", on=_everywhere("minus")),
+    Action("history_back", "Back in the history of views", "window", on=_everywhere("left_curly_bracket")),
     Action(
-        "history_back",
-        "Back in the history of views",
-        "window",
-        on=_everywhere("left_curly_bracket"),
-    ),
-    Action(
-        "history_forward",
-        "Forward in the history of views",
-        "window",
-        on=_everywhere("right_curly_bracket"),
+        "history_forward", "Forward in the history of views", "window", on=_everywhere("right_curly_bracket")
     ),
     Action(
         "open_notice",
@@ -175,13 +167,7 @@ JOB_ACTIONS = (
         argument="job",
         acts_on_job=True,
     ),
-    Action(
-        "job_events",
-        "Events of the job and its pods",
-        "navigate",
-        on=_on_row("v"),
-        acts_on_job=True,
-    ),
+    Action("job_events", "Events of the job and its pods", "navigate", on=_on_row("v"), acts_on_job=True),
     Action(
         "port_forward",
         "TensorBoard on this machine (toggle)",
@@ -281,12 +267,7 @@ JOB_ACTIONS = (
         acts_on_job=True,
     ),
     Action(
-        "job_yaml",
-        "YAML of the job",
-        "navigate",
-        on=_on_row("Y"),
-        permission="get job",
-        acts_on_job=True,
+        "job_yaml", "YAML of the job", "navigate", on=_on_row("Y"), permission="get job", acts_on_job=True
     ),
     Action(
         "shell",
@@ -351,11 +332,7 @@ OTHER_ACTIONS = (
     ),
     Action("info", "Versions, cluster, and your permissions", "window", commands=("info", "about")),
     Action(
-        "theme",
-        "Switch theme; alone: choose one to keep",
-        "window",
-        commands=("theme",),
-        argument="theme",
+        "theme", "Switch theme; alone: choose one to keep", "window", commands=("theme",), argument="theme"
     ),
     Action("quit", "Quit at once", "window", commands=("quit", "q", "q!")),
 )

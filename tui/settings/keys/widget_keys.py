@@ -14,13 +14,7 @@ STRIP = (
     Key("strip.up", "k,up", "step_rows(-1)", "Up"),
     Key("strip.first", "g,home", "go(0)", "First node"),
     Key("strip.last", "G,end", "go(-1)", "Last node"),
-    Key(
-        "strip.open",
-        "enter",
-        "open",
-        "Show only the node's jobs; again: open the node",
-        "its jobs",
-    ),
+    Key("strip.open", "enter", "open", "Show only the node's jobs; again: open the node", "its jobs"),
 )
 # The log inside has the keys of `tui.settings.keys.TAIL`.
 JOB_PANE = (
