@@ -162,11 +162,11 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 93_000),
+        "source lines": (lines_in(SOURCES), 94_300),
         "source files": (len(SOURCES), 467),
         "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_040),
         "lines of the trainers": (lines_in(trainer), 3_950),
-        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 82_300),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 83_800),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
         "keys": (sum(len(keys) for _, keys in key_table().sections), 191),
         "commands": (len(COMMANDS), 31),
