@@ -6,6 +6,7 @@ while it was observed, and show a gap elsewhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from k8s.snapshot import Instance
 from k8s.status import Status
 from tests.support.scripted_cluster import CONTEXT, START_S, ScriptedCluster, at
 from tui.runs.journal.database import Journal
+from tui.runs.journal.history import read_timeline
 from tui.runs.journal.ledger import read_ledger
 
 HOUR = 3600
@@ -136,3 +138,18 @@ async def test_the_journal_of_a_night_equals_its_script(tmp_path: Path, has_reco
     assert {name: time.held_gpu_s for name, time in found.items()} == pytest.approx(expected)
     unobserved_s = 1 if has_recorder else 4
     assert {round(time.observed_share, 3) for time in found.values()} == {(10 - unobserved_s) / 10}
+
+
+@pytest.mark.parametrize("has_recorder", [True, False], ids=["recorder", "console only"])
+async def test_the_timeline_of_a_night_equals_its_script(tmp_path: Path, has_recorder: bool) -> None:
+    cluster, steps = ScriptedCluster(tmp_path), script()
+    await live_through(cluster, steps, has_recorder=has_recorder)
+    found = read_timeline(Journal(tmp_path), CONTEXT, START_S - 1, START_S + NIGHT_S)
+    numbers = Counter(str(each.event) for each in found.entries)
+    ended = sum(each.status is Status.SUCCEEDED for each in steps)
+    expected = {"failed": 4, "ended": ended, "preempted": 1, "node lost": 1, "queued": 30, "started": 31}
+    assert numbers == expected
+    lengths = [round(each.to_s - each.from_s) for each in found.gaps]
+    assert lengths == ([HOUR] if has_recorder else [HOUR, 3 * HOUR])
+    failures = {each.job.name: each.change.reason for each in found.entries if each.event == "failed"}
+    assert failures == {f"job-{number}": f"rank 0 exit {number}" for number in FAILED}
