@@ -9,7 +9,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ def wants_ascii() -> bool:
     return not encoding.lower().startswith("utf")
 
 
-def on_signals(leave: Callable[[int], None]) -> None:
+def on_signals(leave: Callable[[int], None], numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> None:
     """Call `leave` with an exit code at the first INT, TERM or HUP; exit at once at another INT or TERM.
 
     A vanishing terminal sends HUP more than once, so further ones are ignored. `leave` runs between any
@@ -123,19 +123,22 @@ def on_signals(leave: Callable[[int], None]) -> None:
         watchdog.start()
         leave(code)
 
-    for number in EXIT_CODES:
+    for number in numbers:
         signal.signal(number, caught)
 
 
 def caught_signal() -> asyncio.Future[int]:
-    """Catch INT, TERM and HUP from now on; the result is the exit code: 0 for INT, which ends a wait."""
+    """Catch INT, TERM and HUP from now on; the result is the exit code: 0 for INT, which ends a wait.
+
+    What is ignored stays so: HUP after `nohup`, INT in the background of a script.
+    """
     loop = asyncio.get_running_loop()
     caught: asyncio.Future[int] = loop.create_future()
 
     def leave(code: int) -> None:
         loop.call_soon_threadsafe(caught.set_result, 0 if code == EXIT_CODES[signal.SIGINT] else code)
 
-    on_signals(leave)
+    on_signals(leave, [each for each in EXIT_CODES if signal.getsignal(each) is not signal.SIG_IGN])
     return caught
 
 

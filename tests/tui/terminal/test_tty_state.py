@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -86,3 +87,12 @@ def test_the_locale_determines_whether_output_is_limited_to_ascii(
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     assert wants_ascii() is wanted
+
+
+async def test_ignored_signals_stay_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    caught: dict[int, object] = {}
+    monkeypatch.setattr("signal.signal", lambda number, caller: caught.setdefault(number, caller))
+    found = {signal.SIGHUP: signal.SIG_IGN}
+    monkeypatch.setattr("signal.getsignal", found.get)
+    tty_state.caught_signal()
+    assert caught.keys() == {signal.SIGINT, signal.SIGTERM}
