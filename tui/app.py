@@ -240,9 +240,7 @@ class Console(BaseConsole):
             "tui.runs.journal.recorder",
         )
         if self.session is session:  # no other context was chosen meanwhile
-            async with asyncio.TaskGroup() as group:
-                group.create_task(session.open_life().run())
-                group.create_task(session.open_recorder("console").run())
+            await session.observe("console")
 
     def _show_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")

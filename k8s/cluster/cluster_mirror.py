@@ -53,7 +53,7 @@ FIRST_S = 0.01
 # as long as all took so far. They have longer turns, and in between only the progress is shown.
 LISTING_FACTOR, LISTING_S, LISTING_TURN_S, PROGRESS_S = 5, 10.0, 0.02, 3.0
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
-IDLE_FACTOR = 4
+IDLE_FACTOR, LONGEST_IDLE_S = 4, 10.0
 # Longest wait of second pages for a snapshot of the first, and of that of pods for everything else.
 ROWS_FIRST_S, OTHERS_FIRST_S = 2.0, 10.0
 # API versions of job kinds and device claims.
@@ -110,6 +110,8 @@ class ClusterMirror:
         """The same jobs as their objects describe them, without the explainer's reasons."""
         self.latest = ClusterSnapshot()
         self.explainer: Explainer | None = None
+        self.idle_factor = IDLE_FACTOR
+        """More of it makes snapshots rarer while much changes."""
         self._changed = asyncio.Event()
         self._wake_event = asyncio.Event()
         # Everything that waits for an unreachable cluster shares this probe.
@@ -209,7 +211,7 @@ class ClusterMirror:
                 )
                 publish(snapshot := self.latest)
                 shown_s = ended_s = loop.time()
-                idle_s = IDLE_FACTOR * (ended_s - began_s - others_s)
+                idle_s = min(LONGEST_IDLE_S, self.idle_factor * (ended_s - began_s - others_s))
                 if snapshot.is_synced:
                     await asyncio.sleep(max(PUBLISH_S, idle_s))
                 idle_s = max(FIRST_S, min(LISTING_S, LISTING_FACTOR * idle_s, ended_s - run_s))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ class JobReasons:
     def __init__(
         self,
         mirror: ClusterMirror,
-        own_names: Callable[[str], Collection[str]],
+        own_names: Callable[[str], Container[str]],
         causes: Sequence[FailureCause] | None = None,
     ) -> None:
         """Become the explainer of `mirror`; no request is sent before `run` or `explain_once`.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # Lines to read from the end of a chief's log at first, and later.
 FIRST_LINES, LINES = 1000, 200
+# Sustained rate of reads for all jobs together, a fifth of the rate limit.
+READS_PER_S = 2.0
 # Values per job, evenly spaced.
 MAX_VALUES = 64
 

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -46,7 +46,7 @@ from tui.runs.run_records import (
     with_log,
 )
 from tui.runs.store import RunStore
-from tui.session.life import FIRST_LINES, LINES, Life, few_of
+from tui.session.life import FIRST_LINES, LINES, READS_PER_S, Life, few_of
 from tui.settings.options import DEFAULT_ALERTS, RULES_AT_END, AlertRule
 from tui.tables.filters import own_names
 
@@ -54,8 +54,8 @@ from tui.tables.filters import own_names
 READ_S = 30.0
 # Interval at which an idle feed checks for jobs to read.
 POLL_S = 0.5
-# Sustained rate of reads for all jobs together, a fifth of the rate limit, and burst for the first jobs.
-PER_S, BURST = 2.0, 40
+# Reads for the first jobs beyond the sustained rate.
+BURST = 40
 # Those of the logs that are kept of jobs that ended; live jobs do not wait for them.
 KEPT_PER_S, KEPT_BURST = 1.0, 16
 # Concurrent reads, so that a node that does not answer does not delay the others.
@@ -117,6 +117,8 @@ class LifeFeed:
         place: Callable[[], NodesAndPods] = NodesAndPods,
         on_signs: Callable[[], None] = lambda: None,
         rules: Collection[AlertRule] = DEFAULT_ALERTS,
+        names: Callable[[str], Container[str]] = own_names,
+        per_s: float = READS_PER_S,
         least_s: float = LEAST_S,
         read_s: float = READ_S,
     ) -> None:
@@ -125,7 +127,8 @@ class LifeFeed:
         `jobs` returns all jobs, of which the user's own running ones are read, besides the visible jobs of
         `life`. Lines that `hub` holds are not read again. Without `permissions`, the permission to read logs
         is not checked. Runs that end are recorded in `runs`; `place` returns the nodes and pods of the
-        cluster. `on_signs` is called when `signs` or `evidence` change.
+        cluster. `on_signs` is called when `signs` or `evidence` change. `names` returns the names whose jobs
+        count as the user's own; `per_s` is the rate of reads in the long run.
         """
         self.life = life or Life()
         self.life.is_idle = self._is_idle
@@ -137,6 +140,7 @@ class LifeFeed:
         self._jobs = jobs
         self._on_signs = on_signs
         self._rules = rules
+        self._names = names
         self._least_s = least_s
         self._read_s = read_s
         self._reads: dict[str, _JobReads] = {}
@@ -151,7 +155,7 @@ class LifeFeed:
         self._wanted: Collection[str] = ()
         self._turn = 0
         # A limiter of its own, so that many jobs cost the cluster no more than a few.
-        self._limiter = RateLimiter(PER_S, BURST, reserve=0, background_delay_s=0)
+        self._limiter = RateLimiter(per_s, BURST, reserve=0, background_delay_s=0)
         self._kept_limiter = RateLimiter(KEPT_PER_S, KEPT_BURST, reserve=0, background_delay_s=0)
         self._to_keep: asyncio.Queue[tuple[Job, ReadTail]] = asyncio.Queue()
 
@@ -202,7 +206,7 @@ class LifeFeed:
         if self._seen_jobs is jobs:
             return
         self._seen_jobs, running = jobs, (job for job in jobs if job.status is Status.RUNNING)
-        names = own_names(self.client.config.acting_user)  # unknown before the first response
+        names = self._names(self.client.config.acting_user)  # unknown before the first response
         self._own_running = tuple(job for job in running if job.user in names)
         self._ended = tuple(job for job in jobs if job.status.is_final and job.uid in self._reads)
         uids = {job.uid for job in jobs}
@@ -408,7 +412,7 @@ class LifeFeed:
         self.life.set_loss(reads.job, values)
 
     def _is_own(self, job: Job) -> bool:
-        return job.user in own_names(self.client.config.acting_user)
+        return job.user in self._names(self.client.config.acting_user)
 
     async def _keep_streamed(self, job: Job) -> None:
         if self._is_own(job):

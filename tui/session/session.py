@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from k8s.client.client import Client
 from k8s.jobs.permissions import Permissions
 from k8s.reasons.job_reasons import JobReasons
 from tui.runs.store import RunStore
-from tui.session.life import Life
+from tui.session.life import READS_PER_S, Life
 from tui.settings.options import ConsoleOptions
 from tui.settings.served_kinds import open_mirror
 from tui.tables.filters import own_names
@@ -34,6 +35,9 @@ class Session:
         options: ConsoleOptions,
         runs: RunStore,
         causes: Sequence[FailureCause] | None = None,
+        *,
+        names: Callable[[str], Container[str]] = own_names,
+        is_narrow: bool = False,
     ) -> None:
         """Prepare; no request is sent before `mirror.run`.
 
@@ -42,12 +46,14 @@ class Session:
             options: Resolved options; they name the sandbox's kubeconfig once it has started.
             runs: Receives the runs that end.
             causes: Known causes of failures; None for the packaged ones.
+            names: Returns the names, by the user's, whose jobs' logs are read and kept.
+            is_narrow: Read nothing of other namespaces.
         """
         self.client = client
         self.options = options
         self.runs = runs
-        self.mirror = open_mirror(options, client)
-        self.reasons = JobReasons(self.mirror, own_names, causes)
+        self.mirror = open_mirror(options, client, is_narrow=is_narrow)
+        self.reasons = JobReasons(self.mirror, names, causes)
         self.permissions = Permissions(client)
         self.life = Life()
         """Filled while the feed of `open_life` runs."""
@@ -91,7 +97,7 @@ class Session:
             self.client, lambda: mirror.all_jobs, lambda: mirror.latest.nodes, self.options.prometheus
         )
 
-    def open_life(self) -> LifeFeed:
+    def open_life(self, reads_per_s: float = READS_PER_S) -> LifeFeed:
         """Return the feed that reads signs of life, shown from now on; slow to import."""
         from tui.session.life_feed import LifeFeed
 
@@ -105,9 +111,17 @@ class Session:
             place=lambda: self.place,
             on_signs=self.mirror.publish_soon,
             rules=self.options.alerts,
+            names=self.reasons.own_names,
+            per_s=reads_per_s,
         )
         self.mirror.evidence, self.mirror.life = feed.evidence, feed.signs
         return feed
+
+    async def observe(self, observer: str, *, reads_per_s: float = READS_PER_S) -> None:
+        """Read signs of life, and record what happens to jobs as `observer`, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.open_life(reads_per_s).run())
+            group.create_task(self.open_recorder(observer).run())
 
     def open_recorder(self, observer: str) -> JobRecorder:
         """Return the recorder of the changes of jobs, as `observer`; slow to import."""

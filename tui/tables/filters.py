@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -71,6 +71,16 @@ def own_names(user: str) -> frozenset[str]:
     """
     names = {user, user.partition("@")[0], user.rpartition(":")[2].partition("@")[0]}
     return frozenset({*names, local_user()} - {""})
+
+
+class _Everyone:
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+
+def everyone(_user: str) -> Container[str]:
+    """Return names among which everybody's are, in place of `own_names`."""
+    return _Everyone()
 
 
 def is_fault(job: Job, signs: LifeSigns) -> bool:

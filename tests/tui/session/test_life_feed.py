@@ -308,11 +308,10 @@ async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> Non
 
 async def test_hundreds_of_jobs_cost_no_more_requests_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.session.life_feed.BURST", 5)
-    monkeypatch.setattr("tui.session.life_feed.PER_S", 0.001)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         user = client.config.acting_user
         jobs = tuple(replace(running(f"job-{number}"), user=user) for number in range(200))
-        feed = LifeFeed(client, None, lambda: jobs, read_s=0.01)
+        feed = LifeFeed(client, None, lambda: jobs, read_s=0.01, per_s=0.001)
         async with running_feed(feed):
             await until(lambda: len(cluster.requests) >= 5)
             await asyncio.wait([asyncio.create_task(feed._limiter.acquire(is_urgent=False))], timeout=0.1)
