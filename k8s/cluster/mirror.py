@@ -241,6 +241,7 @@ class Mirror(Generic[T]):
         # Of a user who may list but not watch, the listed objects stay.
         if self._verb == "list" or isinstance(error, NotFound):
             self.objects = {}
+        self._refused_scopes.update(range(self._scope + 1))  # `run` after `list_once` need not doubt it
         self.missing = None
         if isinstance(error, Forbidden):
             self.missing = Missing(self._verb, self.resource.full_name, self.namespace, why=error.why)

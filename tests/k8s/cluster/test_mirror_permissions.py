@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from k8s.client.client import Client
@@ -150,8 +152,14 @@ async def test_list_once_falls_back_to_the_namespace_and_raises_its_error(
     watched = Watched(client, ("", "mine"))
     await watched.mirror.list_once()
     assert watched.names == ["a"]
+    refused = Watched(client, ("", "mine")).mirror
     with pytest.raises(Forbidden, match="not even mine"):
-        await Watched(client, ("", "mine")).mirror.list_once()
+        await refused.list_once()
+    running = asyncio.create_task(refused.run())
+    await cluster.until_asked(MINE, 3)
+    assert len(cluster.asked(ALL)) == 3, "it is not doubted again"
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_each_403_after_a_recovery_is_retried_before_fallback() -> None:
