@@ -49,6 +49,7 @@ STARTED = {
     "tui/terminal/clipboard.py": "nothing",
     "tui/terminal/pod_shell.py": IN_TMPDIR,
     "tui/commands/edit.py": "the copy that kubectl edits, of mode 0600 in the user's TMPDIR",
+    "tui/commands/record.py": "nothing beyond what the recorder itself writes",
     "tui/commands/completer.py": "the cache of names, in the private state folder",
     "tui/terminal/hooks.py": IN_TMPDIR,
     "tui/verbs/plugins.py": IN_TMPDIR,

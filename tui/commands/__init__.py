@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("compare", "compare", "Compare jobs, past runs and folders: what differs, and their values"),
     Command("runs", "runs", "List past runs, also of jobs that are gone"),
     Command("timeline", "timeline", "List what happened to your jobs, also while you were away"),
+    Command("record", "record", "Record what happens to jobs, without a screen, until ctrl+c"),
     Command("tensorboard", "tensorboard", "Serve the event files of jobs and folders in a TensorBoard here"),
     Command("submit", "submit", "Create a job"),
     Command("templates", "templates", "List the templates that submit can start from"),

@@ -82,6 +82,10 @@ class Forked:
         """Return the next line that it prints; empty at its end."""
         return await asyncio.to_thread(self.out.readline)
 
+    def errors(self) -> bytes:
+        """Return its errors until now."""
+        return os.pread(self._err.fileno(), 65536, 0)
+
     async def ends(self) -> tuple[int, bytes, bytes]:
         """Wait for its end; return its status, and what it has printed since."""
         out = await asyncio.to_thread(self.out.read)
