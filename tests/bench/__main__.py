@@ -26,6 +26,7 @@ ROWS: Mapping[str, str] = {
     "draw": "curves.draw_curve",
     "step": "step.step",
     "idle": "idle.idle",
+    "record": "record.record",
     "link": "link.link",
 }
 

@@ -28,6 +28,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "draw": ("draw 3,000 points",),
     "step": ("step of smoke", "our defaults"),
     "idle": ("idle console over SSH", "share of a core", "requests to the API"),
+    "record": ("record 200 running jobs", "requests to the API", "resident memory"),
     "link": ("round trips to rows over 300 ms", "on the first start", "key-press to paint, p99"),
 }
 AMOUNT = re.compile(r" {2,}[\d,.]+ ?[\w/%]*( |$)")
