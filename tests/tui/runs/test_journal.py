@@ -213,3 +213,16 @@ async def test_kept_lines_are_read_as_from_the_cluster(tmp_path: Path) -> None:
         await raws(previous=True)
     ((body,), _) = store.journal.rows("SELECT body FROM logs ORDER BY pod")
     assert zlib.decompress(body).startswith(b"2023-11-14T22:13:20.000000007Z step 1\r50%\n")
+
+
+def test_another_process_that_leaves_takes_no_writes_along(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path), Journal(tmp_path)
+    put = "INSERT INTO choices (name, value) VALUES (?, ?)"
+    assert first.write((put, "a", "1")) and second.write((put, "b", "2"))
+    visit = "import sys; from pathlib import Path; from tui.runs.journal.database import Journal\n"
+    visit += "found = Journal(Path(sys.argv[1])); print(found.rows('SELECT name FROM choices'))"
+    command = [sys.executable, "-c", visit, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[('a',), ('b',)]\n"
+    assert first.write((put, "c", "3")) and second.write((put, "d", "4"))
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert found == "[('a',), ('b',), ('c',), ('d',)]\n"

@@ -5,8 +5,10 @@ Several consoles may have it open. What cannot be read or written is left out, a
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -270,8 +272,13 @@ def _files(path: Path) -> tuple[Path, ...]:
 def _connected(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         make_private_folder(path.parent)
-        # Its further files get the mode of this one.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600))
+        with suppress(FileExistsError):  # further files get the mode of this one
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        # It is not opened again only to look: closing it would drop the locks of this process's other
+        # connections, and the next process to leave would delete their write-ahead log.
+        # Source: SQLite, "How To Corrupt An SQLite Database File", 2.2.
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(errno.EINVAL, "a directory, a link or no regular file")
     connection = sqlite3.connect(
         path or ":memory:", timeout=LOCK_S, isolation_level=None, check_same_thread=False
     )
