@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from statistics import fmean, median
@@ -17,9 +17,11 @@ from k8s.gpus.readings import (
     PodContainer,
     RankReading,
     Throttle,
+    holders_of,
     recent,
     since_gap,
 )
+from k8s.snapshot import Job, NodeRow
 
 # Below this utilisation, a GPU counts as idle.
 IDLE_PERCENT = 5.0
@@ -83,6 +85,17 @@ _XID_TEXTS = {
 }
 # Caused by programs; the GPU itself may be healthy.
 _XIDS_OF_PROGRAMS = frozenset({13, 31, 43, 45})
+
+
+def uses_of(
+    jobs: Iterable[Job], gpus: Iterable[GpuReading], nodes: Sequence[NodeRow] = ()
+) -> Iterator[tuple[GpuReading, bool, set[str]]]:
+    """Yield each GPU of known utilisation, True if it is idle, and the UIDs of the jobs that hold it."""
+    owners = {(job.ref.namespace, each.pod): job.uid for job in jobs for each in job.instances if each.pod}
+    for gpu in gpus:
+        if gpu.utilisation is not None:
+            holders = ((each.namespace, each.pod) for each in holders_of(gpu, nodes))
+            yield gpu, gpu.utilisation < IDLE_PERCENT, {owners[each] for each in holders if each in owners}
 
 
 def warnings_of(

@@ -86,15 +86,24 @@ class Session:
         """End what reads in the background, before the client is closed."""
         if "logs" in self.__dict__:
             await self.logs.close()
+        if "telemetry" in self.__dict__:
+            await self.telemetry.close()
 
     @cached_property
     def telemetry(self) -> TelemetryFeed:
         """GPU telemetry of the visible nodes; slow to import, so it is opened on first use."""
+        from tui.runs.journal.database import observer_name
+        from tui.runs.journal.ledger import IdleMeter
         from tui.session.telemetry_feed import open_telemetry
 
-        mirror = self.mirror
+        mirror, context = self.mirror, self.client.config.context
+        meter = IdleMeter(self.runs.journal.reopened(), context, observer_name("console"))
         return open_telemetry(
-            self.client, lambda: mirror.all_jobs, lambda: mirror.latest.nodes, self.options.prometheus
+            self.client,
+            lambda: mirror.all_jobs,
+            lambda: mirror.latest.nodes,
+            self.options.prometheus,
+            meter,
         )
 
     def open_life(self, reads_per_s: float = READS_PER_S) -> LifeFeed:

@@ -38,6 +38,7 @@ from tui.session.gpu_facts import in_order, with_gpu_warnings
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.reasons.cause import Cause
+    from tui.runs.journal.ledger import IdleMeter
 
 # Interval between two reads of a node: exporters collect no faster.
 READ_S = 30.0
@@ -64,6 +65,7 @@ def open_telemetry(
     jobs: Callable[[], Sequence[Job]],
     nodes: Callable[[], Sequence[NodeRow]],
     prometheus: str = "",
+    meter: IdleMeter | None = None,
 ) -> TelemetryFeed:
     """Open the telemetry of a cluster; no request is sent before it is followed.
 
@@ -72,12 +74,13 @@ def open_telemetry(
         jobs: Returns all known jobs.
         nodes: Returns all nodes.
         prometheus: Configured address of Prometheus; empty to find it automatically.
+        meter: Counts idle GPU time; the feed closes it.
     """
     from k8s.client.proxied import parse_address
     from k8s.gpus.reader import TelemetryReader
 
     address = parse_address(prometheus) if prometheus else None
-    return TelemetryFeed(TelemetryReader(client, prometheus=address), jobs, nodes)
+    return TelemetryFeed(TelemetryReader(client, prometheus=address), jobs, nodes, meter=meter)
 
 
 class TelemetryFeed:
@@ -91,6 +94,7 @@ class TelemetryFeed:
         *,
         read_s: float = READ_S,
         rest_s: float = REST_S,
+        meter: IdleMeter | None = None,
     ) -> None:
         """Prepare; no request is sent before `follow`.
 
@@ -100,12 +104,14 @@ class TelemetryFeed:
             nodes: Returns all nodes.
             read_s: Interval between two reads of a node.
             rest_s: Shortest interval between two rounds.
+            meter: Counts idle GPU time.
         """
         self.telemetry = Telemetry()
         """Newest readings of the nodes that were recently visible."""
         self.history = GpuHistory()
         self._reader, self._jobs, self._nodes = reader, jobs, nodes
         self._read_s, self._idle_s = read_s, rest_s
+        self._meter = meter
         self._wanted: tuple[str | JobRef, ...] = ()
         self._requested_at_s: dict[str | JobRef, float] = {}
         self._wake_event = asyncio.Event()
@@ -190,9 +196,16 @@ class TelemetryFeed:
         nodes = [node for node in self._nodes() if node.name in names]
         jobs = [job for job in self._jobs() if job.ref in names]
         with suppress(KubeError), background_requests():
-            self._store(await self._reader.read(nodes, jobs))
+            gpus = self._store(await self._reader.read(nodes, jobs))
+            if self._meter is not None and gpus:
+                await asyncio.to_thread(self._meter.add, gpus, self._jobs())
 
-    def _store(self, read: Telemetry) -> None:
+    async def close(self) -> None:
+        """Write the idle GPU time that is counted but not written."""
+        if self._meter is not None:
+            await asyncio.to_thread(self._meter.close)
+
+    def _store(self, read: Telemetry) -> list[GpuReading]:
         # Older readings stay until they are stale.
         recent = {name: each for name, each in self.telemetry.nodes.items() if self._is_fresh(each)}
         pods = self.telemetry.pods if len(self.telemetry.pods) < MAX_PODS else {}
@@ -207,6 +220,7 @@ class TelemetryFeed:
             self._requested_at_s = {
                 each: at_s for each, at_s in self._requested_at_s.items() if each in wanted
             }
+        return gpus
 
     def _is_fresh(self, node: NodeReadings) -> bool:
         # A failed node has no time; its reason holds until the next read.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from k8s.gpus.gpu_warnings import IDLE_PERCENT
-from k8s.gpus.readings import GpuReading, holders_of
+from k8s.gpus.gpu_warnings import IDLE_PERCENT, uses_of
+from k8s.gpus.readings import GpuReading
 from k8s.snapshot import Job, NodeRow, shares_by_pod
 from k8s.text.sanitize import sanitize
 from tui.runs.journal.ledger import GpuTime, LedgerEntry
@@ -50,15 +50,8 @@ class UserUsage(msgspec.Struct, frozen=True):
     jobs: tuple[JobUsage, ...]
 
 
-_Key = tuple[str, str, str, str]
-
-
 def _usage_of(job: Job) -> JobUsage:
     return JobUsage(job.user or job.ref.namespace, job.ref.namespace, job.ref.name, job.ref.kind)
-
-
-def _key(usage: JobUsage) -> _Key:
-    return usage.user, usage.namespace, usage.kind, usage.job
 
 
 def held_nodes(jobs: Iterable[Job], nodes: Iterable[NodeRow]) -> list[str]:
@@ -77,13 +70,18 @@ def usage_by_user(
         gpus: The newest readings of the observed GPUs.
         nodes: Name a GPU's holders if its source does not.
     """
-    seen, shares = _seen_now(jobs, gpus, nodes), shares_by_pod(nodes)
+    seen: dict[str, tuple[int, int]] = {}
+    for _, is_idle, uids in uses_of(jobs, gpus, nodes):
+        for uid in uids:
+            gpus_seen, gpus_idle = seen.get(uid, (0, 0))
+            seen[uid] = gpus_seen + 1, gpus_idle + is_idle
+    shares = shares_by_pod(nodes)
     found: dict[str, list[JobUsage]] = {}
     for job in jobs:
         usage, requested = _usage_of(job), job.gpus_allocated + job.gpus_waiting
         if not requested:
             continue
-        gpus_seen, gpus_idle = seen.get(_key(usage), (0, 0))
+        gpus_seen, gpus_idle = seen.get(job.uid, (0, 0))
         found.setdefault(usage.user, []).append(
             replace(
                 usage,
@@ -122,26 +120,6 @@ def hours_by_kind(jobs: Iterable[JobUsage]) -> dict[str, float]:
 
 def _hours(seconds: float) -> float:
     return round(seconds / 3600, 4)
-
-
-def _seen_now(
-    jobs: Sequence[Job], gpus: Iterable[GpuReading], nodes: Sequence[NodeRow]
-) -> dict[_Key, tuple[int, int]]:
-    owners = {
-        (job.ref.namespace, each.pod): _key(_usage_of(job))
-        for job in jobs
-        for each in job.instances
-        if each.pod
-    }
-    found: dict[_Key, tuple[int, int]] = {}
-    for gpu in gpus:
-        if gpu.utilisation is None:
-            continue
-        holders = ((holder.namespace, holder.pod) for holder in holders_of(gpu, nodes))
-        for key in {owners[holder] for holder in holders if holder in owners}:
-            seen, idle = found.get(key, (0, 0))
-            found[key] = seen + 1, idle + (gpu.utilisation < IDLE_PERCENT)
-    return found
 
 
 def _sum(user: str, usages: Sequence[JobUsage]) -> JobUsage:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from k8s.gpus.readings import GpuReading, PodContainer
 from tests.support.journal import record_job, record_spans
+from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.telemetry import NOON, gpu
 from tui.runs.journal.database import Journal
-from tui.runs.journal.ledger import Change, Coverage, GpuTime, LedgerEntry, read_ledger, time_of
+from tui.runs.journal.ledger import Change, Coverage, GpuTime, IdleMeter, LedgerEntry, read_ledger, time_of
 
 RUNS: list[Change] = [(100, 0, 8), (200, 8, 0), (700, 0, 0)]
 
@@ -111,3 +116,75 @@ def test_idle_hours_are_those_of_the_console_that_saw_most_of_each() -> None:
         journal.write(("INSERT INTO idle VALUES (1, ?, ?, ?, ?)", START + hour * 3600, observer, seen, idle))
     assert entries(journal)["u1"].time[3:5] == (350, 60)
     assert entries(journal, from_s=START + 1)["u1"].time[3:5] == (50, 50)
+
+
+BERT, VIT = pytorch_job("bert"), pytorch_job("vit")
+PODS = [pod_of(each, "master-0", on="a100-1") for each in (BERT, VIT)]
+JOBS = tuple(joined([node("a100-1")], PODS, [BERT, VIT])[1].values())
+BOTH = (PodContainer("default", "bert-master-0"), PodContainer("default", "vit-master-0"))
+
+
+def reading(at_s: float, utilisation: float | None, index: int = 0, pod: str = "bert") -> GpuReading:
+    holders = {"holders": BOTH} if pod == "both" else {"pod": f"{pod}-master-0"}
+    return gpu(index, at_s=at_s, utilisation=utilisation, **holders)
+
+
+@pytest.mark.parametrize(
+    ("readings", "counted"),
+    [
+        pytest.param([(0, 1), (30, 1), (60, 4.9)], {("bert", 0): (60, 60)}, id="idle"),
+        pytest.param([(0, 1), (30, 90), (60, 5), (90, 0)], {("bert", 0): (90, 0)}, id="busy at an end"),
+        pytest.param([(0, 1), (90, 1), (181, 1)], {("bert", 0): (90, 90)}, id="a gap"),
+        pytest.param([(0, 1), (30, None), (60, 1)], {("bert", 0): (60, 60)}, id="not known once"),
+        pytest.param([(0, 1)], {}, id="once"),
+        pytest.param([(0, 1), (0, 1), (30, 1)], {("bert", 0): (30, 30)}, id="the same reading"),
+        pytest.param([(60, 1), (30, 1), (70, 1)], {("bert", 0): (40, 40)}, id="clock back"),
+        pytest.param(
+            [(-10, 1), (-10, 1, 1), (20, 1), (20, 9, 1)],
+            {("bert", -3600): (20, 10), ("bert", 0): (40, 20)},
+            id="two GPUs over an hour",
+        ),
+        pytest.param(
+            [(0, 1, 0, "both"), (30, 1, 0, "vit"), (60, 1)], {("vit", 0): (30, 30)}, id="other holders"
+        ),
+        pytest.param(
+            [(0, 1, 0, "both"), (9, 1, 0, "both")], {("bert", 0): (9, 9), ("vit", 0): (9, 9)}, id="shared"
+        ),
+        pytest.param([(0, 1, 0, "gone"), (30, 1, 0, "gone")], {}, id="no job"),
+    ],
+)
+def test_gpu_time_counts_between_readings_that_are_close(
+    tmp_path: Path, readings: list[tuple[float, float]], counted: dict[tuple[str, int], tuple[float, float]]
+) -> None:
+    journal = recorded(tmp_path)
+    meter = IdleMeter(journal.reopened(), "recorded", "console 1")
+    for each in readings:
+        meter.add([reading(*each)], JOBS)
+    meter.close()
+    assert idle_in(journal) == counted
+
+
+def test_idle_time_is_written_once_a_minute_or_after_a_lock_is_released(tmp_path: Path) -> None:
+    journal = recorded(tmp_path)
+    meter = IdleMeter(journal.reopened(), "recorded", "console 1")
+    written = []
+    for at_s in range(0, 200, 20):
+        if at_s == 120:
+            journal.rows("BEGIN IMMEDIATE")
+        meter.add([reading(at_s, 1)], JOBS)
+        if at_s == 140:
+            journal.rows("ROLLBACK")
+        written.append(idle_in(journal).get(("bert", 0), (0, 0))[0])
+    assert written == [0, 0, 0, 60, 60, 60, 60, 60, 60, 180]
+
+
+def recorded(folder: Path) -> Journal:
+    journal = Journal(folder)
+    for name in ("bert", "vit"):
+        record_job(journal, f"job-{name}", [], name=name)
+    return journal
+
+
+def idle_in(journal: Journal) -> dict[tuple[str, int], tuple[float, float]]:
+    query = "SELECT name, hour_s - ?, seen_gpu_s, idle_gpu_s FROM idle JOIN jobs ON job = jobs.id"
+    return {(name, hour): (seen, idle) for name, hour, seen, idle in journal.rows(query, NOON.timestamp())}

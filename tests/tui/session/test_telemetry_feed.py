@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -15,8 +16,11 @@ from k8s.models.resources import EVENTS as EVENT_LIST
 from k8s.snapshot import Job, NodeRow
 from k8s.text.errors import Unreachable
 from tests.scripted.server import WAIT_S, ScriptedCluster, Stream, page
+from tests.support.journal import record_job
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.support.telemetry import NO_EXPORTER, ScriptedReader, reading, telemetry_of
+from tui.runs.journal.database import Journal
+from tui.runs.journal.ledger import IdleMeter
 from tui.session.list_feed import ListFeed
 from tui.session.telemetry_feed import TelemetryFeed
 
@@ -163,6 +167,20 @@ async def test_an_allocated_gpu_that_was_idle_for_half_an_hour_is_a_warning_of_i
     assert {each.text for found in warnings.values() for each in found} == {
         "Allocated to default/bert-master-0, but idle for 32 min."
     }
+
+
+async def test_a_feed_counts_the_idle_gpu_time_of_jobs(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    record_job(journal, "job-bert", [])
+    reader = ScriptedReader(telemetry_of(reading("a", 0, 1.0, ago_s=30)))
+    meter = IdleMeter(journal.reopened(), "recorded", "console 1")
+    feed = TelemetryFeed(reader, lambda: tuple(JOBS.values()), lambda: tuple(NODES.values()), meter=meter)
+    await feed.read_once(["a"])
+    reader.telemetry = telemetry_of(reading("a", 0, 2.0))
+    await feed.read_once(["a"])
+    await feed.close()
+    ((seen, idle),) = journal.rows("SELECT sum(seen_gpu_s), sum(idle_gpu_s) FROM idle")
+    assert seen == idle and 29 < seen < 90
 
 
 EVENTS = "/api/v1/namespaces/default/events"

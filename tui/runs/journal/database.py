@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import sqlite3
 import stat
 import time
@@ -101,6 +102,11 @@ _DELETE_OLDEST = tuple(
     for table, time_s, count, condition in _BOUNDED
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def observer_name(observer: str) -> str:
+    """Return the name of this process as an observer: `console 4711@login-1`."""
+    return f"{observer} {os.getpid()}@{socket.gethostname()}"
 
 
 class Journal:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
+from k8s.gpus.gpu_warnings import uses_of
+from k8s.gpus.readings import GpuKey, GpuReading
+from k8s.snapshot import Job
+
 if TYPE_CHECKING:
     from tui.runs.journal.database import Journal
 
+HOUR_S = 3_600
+# Longest interval between two readings of a GPU that counts, and shortest one between two writes.
+CLOSE_S, WRITE_S = 90.0, 60.0
 # Time of a change, GPUs held and GPUs waited for from then on.
 Change: TypeAlias = tuple[float, int, int]
 
@@ -149,3 +157,72 @@ def read_ledger(
         if time.held_gpu_s or time.waited_s:
             found.append(LedgerEntry(uid, user or place, place, name, kind, time))
     return found
+
+
+_ADD = (
+    "INSERT INTO idle SELECT id, ?, ?, ?, ? FROM jobs WHERE context = ? AND uid = ?"
+    " ON CONFLICT (job, hour_s, observer) DO UPDATE SET"
+    " seen_gpu_s = seen_gpu_s + excluded.seen_gpu_s, idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s"
+)
+
+
+class IdleMeter:
+    """Counts the GPU time with and without use of each job, between readings that are close in time.
+
+    Its methods may write to the journal, so they are called in threads.
+    """
+
+    def __init__(self, journal: Journal, context: str, observer: str) -> None:
+        """Prepare.
+
+        Args:
+            journal: A connection of its own; `close` closes it.
+            context: The cluster.
+            observer: Name of this process.
+        """
+        self._journal, self._context, self._observer = journal, context, observer
+        self._lock = Lock()
+        # Of each GPU the time of its last reading, whether it was idle, and the jobs that held it.
+        self._last: dict[GpuKey, tuple[float, bool, set[str]]] = {}
+        # By UID and start of the hour; what is written is removed.
+        self._counted: dict[tuple[str, int], tuple[float, float]] = {}
+        self._written_s = 0.0
+
+    def add(self, gpus: Iterable[GpuReading], jobs: Iterable[Job]) -> None:
+        """Count the time since the last readings of these GPUs, for the jobs that held them all the time."""
+        with self._lock:
+            now_s = 0.0
+            for gpu, is_idle, uids in uses_of(jobs, gpus):
+                now_s = gpu.read_at.timestamp()
+                last_s, was_idle, holders = self._last.get(gpu.key, (now_s, False, uids))
+                self._last[gpu.key] = now_s, is_idle, uids
+                if now_s - last_s <= CLOSE_S:
+                    for uid in uids & holders:
+                        self._count(uid, last_s, now_s, is_idle and was_idle)
+            if now_s and not 0 <= now_s - self._written_s < WRITE_S:
+                self._written_s = now_s
+                self._last = {key: each for key, each in self._last.items() if now_s - each[0] <= CLOSE_S}
+                self._write()
+
+    def close(self) -> None:
+        """Write the rest."""
+        with self._lock:
+            self._write()
+            self._journal.close()
+
+    def _count(self, uid: str, from_s: float, to_s: float, is_idle: bool) -> None:
+        while from_s < to_s:
+            hour_s = int(from_s // HOUR_S) * HOUR_S
+            lasted_s = min(to_s, hour_s + HOUR_S) - from_s
+            seen_s, idle_s = self._counted.get((uid, hour_s), (0.0, 0.0))
+            self._counted[uid, hour_s] = seen_s + lasted_s, idle_s + lasted_s * is_idle
+            from_s += lasted_s
+
+    def _write(self) -> None:
+        # A job that is not recorded is left out. What cannot be written now is written later.
+        adds = [
+            (_ADD, hour_s, self._observer, *times, self._context, uid)
+            for (uid, hour_s), times in self._counted.items()
+        ]
+        if adds and self._journal.write(*adds):
+            self._counted.clear()

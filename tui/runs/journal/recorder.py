@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,7 +20,7 @@ from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, LifeSigns
 from k8s.status import Status
-from tui.runs.journal.database import Journal
+from tui.runs.journal.database import Journal, observer_name
 from tui.runs.journal.history import DELETED, OVER
 from tui.settings.options import NoticeEvent
 
@@ -112,7 +110,7 @@ class JobRecorder:
         """Set once earlier changes are written."""
         self._mirror = mirror
         self._context = mirror.client.config.context
-        self.observer = f"{observer} {os.getpid()}@{socket.gethostname()}"
+        self.observer = observer_name(observer)
         self._own_names = own_names
         self._cause_of = cause_of
         self._snapshot = ClusterSnapshot()
