@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,11 +18,13 @@ from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
 from k8s.text.errors import Forbidden, KubeError, NotFound
-from tui.runs.journal.database import JOURNAL_FILE
+from tui.runs.journal.database import JOURNAL_FILE, Journal
+from tui.runs.journal.history import observed_since_s
+from tui.runs.journal.recorder_lock import RecorderLock
 from tui.runs.store import RunStore
 from tui.settings.options import ConsoleOptions
 from tui.terminal import clipboard, tty_state
-from tui.text.format import memory, plural
+from tui.text.format import memory, plural, timestamp
 
 # Packages to report; the last two are needed by trainers only.
 PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
@@ -116,6 +120,7 @@ async def read_info(
             "user": config.user,
             **({"acts_as": config.acts_as} if config.acts_as else {}),
             "namespace": namespace,
+            **_recording(options, config.context, namespace, client.server_clock_offset_s),
         }
         try:
             cluster["server_version"] = await _server_version(client)
@@ -125,6 +130,24 @@ async def read_info(
             problem = str(error)
     local = {"versions": versions(), "files": files(options), "terminal": terminal()}
     return {**local, "cluster": cluster, "problem": problem}
+
+
+def _recording(options: ConsoleOptions, context: str, namespace: str, offset_s: float) -> Values:
+    # The recorder that runs; and since when it, or a console, has seen everything.
+    found = RecorderLock(options.state_folder, context).holder()
+    since_s = observed_since_s(Journal(options.state_folder), context, namespace, time.time() + offset_s)
+    recorder = found and {
+        "pid": found.pid,
+        "host": found.host,
+        "since": _iso(found.started_s),
+        "namespace": found.namespace,
+        "all_users": found.is_for_all_users,
+    }
+    return {"recorder": recorder, "observed_since": None if since_s is None else _iso(since_s)}
+
+
+def _iso(moment_s: float) -> str | None:
+    return timestamp(datetime.fromtimestamp(moment_s, UTC))
 
 
 async def _reviewer(client: Client, namespace: str) -> Review:
@@ -190,6 +213,10 @@ def info_text(found: Values, past_runs: str, more: Iterable[tuple[str, str]] = (
     """
     cluster = found["cluster"] or {}
     named = [(name, text) for name, text in cluster.items() if isinstance(text, str)]
+    if cluster:
+        runs = cluster["recorder"]
+        words = runs and f"process {runs['pid']} on {runs['host']}, since {runs['since']}"
+        named.append(("recorder", words or "does not run"))
     problems = [("problem", line) for line in found["problem"].split("\n")]
     may = [(name, verbs_text(verbs)) for name, verbs in cluster.get("may", {}).items()]
     return as_text(

@@ -16,6 +16,7 @@ from k8s.kinds.job_spec import USER_ANNOTATION
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.scripted.feed import JOBS, PODS, serve_lists
 from tests.scripted.server import Answer, ScriptedCluster, Stream, until
+from tests.support.journal import record_spans
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.commands.conftest import CommandLine, Forked
@@ -108,6 +109,7 @@ async def test_after_a_kill_and_while_the_server_is_away_it_goes_on(run: Command
 
 async def test_it_stays_in_the_background_and_a_second_one_is_refused(run: CommandLine) -> None:
     serve(run.cluster, job_and_pod("bert", "li"))
+    record_spans(Journal(state_of(run)), (0.0, time.time() + 9))
     ended = await run.process("record", "--stay")
     holder = lock_of(run).holder()
     assert holder is not None and os.getsid(holder.pid) == holder.pid != os.getpid()
@@ -117,6 +119,9 @@ async def test_it_stays_in_the_background_and_a_second_one_is_refused(run: Comma
         refused.reports(
             1, "recorded is being recorded", f"By process {holder.pid} on ", f"kill {holder.pid} ends"
         )
+    info = (await run("info", "--json")).values["cluster"]
+    assert info["recorder"].items() >= {"pid": holder.pid, "namespace": "", "all_users": False}.items()
+    assert info["observed_since"] == "1970-01-01T00:00:00Z"
     await run.cluster.go_away()
     log = state_of(run) / "gpuconsole.log"
     await until(lambda: log.exists() and "Lost the cluster" in log.read_text())

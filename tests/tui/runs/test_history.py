@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from k8s.status import Status
+from tests.support.journal import CONTEXT, record_spans
 from tests.support.night import CHANGE, HOUR, NOW_S, OBSERVED, journal_of
 from tui.runs.journal import history
 from tui.runs.journal.database import Journal
@@ -20,6 +21,7 @@ from tui.runs.journal.history import (
     events_of,
     find_gaps,
     last_console_s,
+    observed_since_s,
     read_timeline,
 )
 from tui.tables.timeline import gap_text, news_text
@@ -82,18 +84,23 @@ def test_two_changes_of_a_job_show_its_events(
 
 
 @pytest.mark.parametrize(
-    ("observed", "gaps"),
+    ("observed", "gaps", "since_s"),
     [
-        ([], [(0, 1000)]),
-        ([(-50, 400), (430, 1000)], []),
-        ([(0, 400), (100, 300), (500, 900)], [(400, 500), (900, 1000)]),
-        ([(100, 2000)], [(0, 100)]),
+        ([], [(0, 1000)], None),
+        ([(-50, 400), (430, 1000)], [], -50),
+        ([(0, 400), (100, 300), (500, 900)], [(400, 500), (900, 1000)], None),
+        ([(0, 400), (600, 900), (500, 990)], [(400, 500)], 500),
+        ([(100, 2000)], [(0, 100)], 100),
     ],
 )
 def test_times_without_an_observer_are_gaps(
-    observed: list[tuple[float, float]], gaps: list[tuple[float, float]]
+    observed: list[tuple[float, float]], gaps: list[tuple[float, float]], since_s: float | None
 ) -> None:
-    assert [*find_gaps(observed, 0, 1000)] == gaps
+    assert [*find_gaps(sorted(observed), 0, 1000)] == gaps
+    journal = Journal()
+    record_spans(journal, *observed, namespace="vision")
+    found = [observed_since_s(journal, CONTEXT, each, 1000) for each in ("vision", "speech")]
+    assert found == [since_s, None]
 
 
 def names(found: Timeline) -> list[str]:

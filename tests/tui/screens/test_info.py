@@ -89,7 +89,7 @@ async def test_unknown_permissions_are_shown_as_unknown_when_access_reviews_are_
 
 async def test_info_shows_unreadable_kinds(tmp_path: Path) -> None:
     async with console_on(tmp_path, refused="nodes", prepare=review) as play:
-        await open_info(play, shows="not readable  nodes")
+        await open_info(play, shows="not readable    nodes")
 
 
 async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

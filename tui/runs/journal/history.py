@@ -226,6 +226,15 @@ def find_gaps(watched: Iterable[tuple[float, float]], since_s: float, until_s: f
         seen_s = max(seen_s, to_s)
 
 
+def observed_since_s(journal: Journal, context: str, namespace: str, now_s: float) -> float | None:
+    """Return the end of the last gap, or the first time observed; None if that gap goes on."""
+    watched = journal.rows(_WATCHED, 0.0, now_s, context, namespace)
+    if not watched:
+        return None
+    *_, last = Gap(0.0, watched[0][0]), *find_gaps(watched, watched[0][0], now_s)
+    return last.to_s if last.to_s < now_s else None
+
+
 def last_console_s(journal: Journal, context: str, observer: str = "") -> float | None:
     """Return the end of the last console on this cluster except `observer`; None if there was none."""
     ((found,),) = journal.rows(_LAST, context, observer) or [(None,)]
