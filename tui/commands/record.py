@@ -31,10 +31,10 @@ from tui.tables.filters import everyone, own_names
 from tui.terminal.tty_state import caught_signal
 from tui.text.format import age, in_namespace, local_time
 
-# Logs to read in a second, half of the console's: nobody looks at the losses.
-READS_PER_S = 1.0
-# Snapshots take at most a hundredth of the time.
-IDLE_FACTOR = 100
+# Logs to read in a second, a quarter of the console's: nobody looks at the losses.
+READS_PER_S = 0.5
+# Snapshots take at most half a percent of the time.
+IDLE_FACTOR = 200
 # Newest failures whose logs are read for their causes.
 MAX_FAILURES = 50
 # Needs the user, unlike any other trouble.
