@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Self
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from k8s import models
 from k8s.cluster.node_rows import holder_of
@@ -429,6 +429,8 @@ def _instance(
     containers = _containers(pod, container) if pod is not None else ()
     finished = ended_at(pod) if pod is not None else None
     has_ended = pod is not None and (pod.is_finished or finished is not None)
+    if pod is not None and replica.name == pod.metadata.name:
+        force_setattr(replica, "name", pod.metadata.name)  # one text instead of two equal ones
     return Instance(
         name=replica.instance, role=replica.role, index=replica.index, is_chief=replica.is_chief,
         ranks=replica.ranks, ranks_proof=replica.ranks_proof, status=status, reason=reason, gpus=gpus,

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -108,9 +109,9 @@ async def find_exporters(client: Client, namespaces: Iterable[str] = ("",)) -> d
     refused: KubeError | None = None
     for namespace in namespaces:
         try:
-            for selector in SELECTORS:
-                for exporter in await _list(client, namespace, selector=selector):
-                    found.setdefault(exporter.node, exporter)
+            lists = (_list(client, namespace, selector=each) for each in SELECTORS)
+            for exporter in chain.from_iterable(await asyncio.gather(*lists)):
+                found.setdefault(exporter.node, exporter)
         except KubeError as error:
             refused = without_frames(error)
     try:

@@ -206,6 +206,7 @@ class Pod(Value, frozen=True):
     status: PodStatus = PodStatus()
 
     def __post_init__(self) -> None:
+        force_setattr(self, "spec", as_before("spec", self.spec))
         force_setattr(self, "status", as_before("status", self.status))
 
     @property

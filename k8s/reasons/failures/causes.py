@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, overload
 
 import msgspec
@@ -87,6 +86,7 @@ class PackagedCauses(Sequence[FailureCause]):
 @cache
 def _packaged() -> tuple[FailureCause, ...]:
     import tomllib
+    from importlib.resources import files  # slow to import, and only what has failed needs it
 
     table = tomllib.loads(files(__package__).joinpath("causes.toml").read_text("utf-8"))
     return tuple(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
 import getpass
 import json
 import shutil
@@ -75,6 +74,8 @@ def _clean(text: str) -> str:
 
 def write_csv(rows: Iterable[Sequence[object]]) -> None:
     """Print rows as CSV, safe for spreadsheets and terminals."""
+    import csv  # slow to import, and few ask for it
+
     from tui.settings.csv_export import escape_formula
 
     lines = csv.writer(sys.stdout, lineterminator="\n")
