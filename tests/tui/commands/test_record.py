@@ -241,6 +241,7 @@ def test_a_lock_is_held_by_who_lives(
     assert lock.holder() == (holder if is_held else None)
     assert (lock.acquire() is not None) == is_held
     lock.beat()
+    assert lock.path.stat().st_mtime > time.time() - module.DEAD_S
     lock.release()
 
 
