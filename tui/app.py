@@ -240,7 +240,11 @@ class Console(BaseConsole):
             "tui.runs.journal.recorder",
         )
         if self.session is session:  # no other context was chosen meanwhile
-            await session.observe("console")
+            from tui.verbs.notices import report_news
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(session.observe("console"))
+                group.create_task(report_news(self, session))  # once that has begun
 
     def _show_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")

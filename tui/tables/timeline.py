@@ -33,11 +33,13 @@ def minute(at_s: float, clock: Clock) -> str:
     return clock.time(datetime.fromtimestamp(at_s, UTC), "%H:%M")
 
 
-def news_text(found: Timeline, clock: Clock) -> str:
-    """Return the events in one line: `Since 22:10 (9h): 3 failed, 12 ended`; empty if there are none."""
-    news = ", ".join(f"{number} {_WORDS.get(event, event)}" for event, number in found.news().items())
-    ago = age(found.until_s - found.since_s)
-    return f"Since {minute(found.since_s, clock)} ({ago}): {news}" if news else ""
+def news_text(found: Timeline, clock: Clock, width: int = 80) -> str:
+    """Return the events that fit: `Since 22:10 (9h): 3 failed, 12 ended`; empty if there are none."""
+    news = [f"{number} {_WORDS.get(event, event)}" for event, number in found.news().items()]
+    start = f"Since {minute(found.since_s, clock)} ({age(found.until_s - found.since_s)}): "
+    while len(start) + len(", ".join(news)) > width:
+        news[-2:] = ["…"]
+    return start + ", ".join(news) if news else ""
 
 
 def gap_text(gap: Gap, clock: Clock) -> str:

@@ -155,10 +155,13 @@ def volume(console: BaseConsole, request: ActionRequest) -> None:
 
 
 def open_job(console: BaseConsole, request: ActionRequest) -> None:
-    """Show one job."""
+    """Show one job, and its namespace."""
     from tui.screens.job.job import JobView
+    from tui.verbs.context import show_namespace
 
     if target := console.target_job(request):
+        if console.snapshot.namespace not in ("", target[1].namespace):
+            show_namespace(console, target[1].namespace)
         console.views.show(Route("open_job", job=target[1]), JobView(*target))
         console.mark_job_seen(console.snapshot.context, target[1])
 
@@ -187,15 +190,17 @@ def _show_logs(console: BaseConsole, request: ActionRequest, *, is_previous: boo
 
     if target := console.target_job(request):
         session, ref = target
+        moment = request.argument if request.targets else ""
         screen = LogsScreen(
             session.logs,
             ref,
             instance=request.instance,
             is_previous=is_previous,
+            at_s=float(moment or 0),
             folder=console.context.log_folder,
         )
         name = "previous_logs" if is_previous else "logs"
-        console.views.show(Route(name, job=ref, instance=request.instance), screen)
+        console.views.show(Route(name, moment, ref, request.instance), screen)
 
 
 def curves(console: BaseConsole, request: ActionRequest) -> None:

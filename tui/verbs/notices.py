@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
@@ -17,13 +19,15 @@ from tui.settings.options import NoticeEvent
 from tui.tables.notices import LOOKS, WORDS, JobNotice, NoticeLog, counter
 from tui.terminal.hooks import HookRunner, notification
 from tui.text.format import Clock, age
-from tui.verbs.context import show_namespace
+
+if TYPE_CHECKING:
+    from tui.session.session import Session
 
 # Notices within this time share a toast; the cause of a failure is usually found by then.
 TOGETHER_S = 2.0
 # Age at which a failure is reported although its logs have not been read.
 EXPLAIN_S = 10.0
-TOAST_S, FAILURE_S = 5.0, 10.0
+TOAST_S, FAILURE_S, NEWS_S = 5.0, 10.0, 15.0
 # Lines of a toast, and characters of a single reason and of one line among others.
 MAX_LINES, MAX_REASON, MAX_LINE = 2, 240, 100
 # Older events are reported with their age, such as those found after a reconnect.
@@ -153,9 +157,37 @@ def open_notice(console: BaseConsole, request: ActionRequest) -> None:
         advice = f"To open it, first switch to its cluster: :ctx {sanitize(notice.context)}"
         console.notify(advice, title="The job is in another cluster.", severity="warning")
         return
-    if console.snapshot.namespace not in ("", notice.job.namespace):
-        show_namespace(console, notice.job.namespace)
     console.post_message(ActionRequest("open_job", targets=(notice.job,)))
 
 
-FUNCTIONS: Functions = {"notices": notices, "open_notice": open_notice}
+def timeline(console: BaseConsole, request: ActionRequest) -> None:
+    """Show the events of the user's jobs; `all`: of all jobs."""
+    from tui.screens.lists.timeline import TimelineView
+
+    is_for_all = request.argument == "all"
+    console.views.show(Route("timeline", "all" * is_for_all), TimelineView(is_for_all=is_for_all))
+    if request.argument and not is_for_all and (view := console.views.current) is not None:
+        view.filter_text = request.argument.removeprefix("/")
+
+
+async def report_news(console: BaseConsole, session: Session) -> None:
+    """Report in one line the events of the user's jobs since the last console ended; once per cluster."""
+    from tui.runs.journal.history import last_console_s, read_timeline
+    from tui.tables.timeline import news_text
+
+    journal, context = console.context.runs.journal, session.client.config.context
+    recorder, told = session.recorder, f"news of {context}"
+    if recorder is None or console.context.switches.get(told):
+        return
+    console.context.switches[told] = True
+    await recorder.caught_up.wait()  # it writes what happened meanwhile
+    clock = Clock.ahead(console.snapshot.clock_offset_s)
+    if (since_s := await asyncio.to_thread(last_console_s, journal, context, recorder.observer)) is not None:
+        found = await asyncio.to_thread(read_timeline, journal, context, since_s, clock.now.timestamp())
+        keys = {each.id: each.shown for each in console.context.everywhere_keys}
+        advice = f"; {keys[f'{EVERYWHERE}.timeline']} shows them"
+        if text := news_text(found, clock, console.size.width - len(advice) - 4):
+            console.notify(f"{text}{advice}", timeout=NEWS_S)
+
+
+FUNCTIONS: Functions = {"notices": notices, "open_notice": open_notice, "timeline": timeline}

@@ -163,6 +163,8 @@ def test_the_news_are_counted_by_job_without_cleanup_of_finished_ones() -> None:
     clock = Clock(datetime.fromtimestamp(NOW_S, UTC))
     text = news_text(read_timeline(journal, "lab", NOW_S - 9 * HOUR, NOW_S), clock)
     assert text.endswith(" (9h00m): 1 failed, 1 lost a node, 1 printed NaN, 1 deleted")
+    shorter = news_text(read_timeline(journal, "lab", NOW_S - 9 * HOUR, NOW_S), clock, len(text) - 1)
+    assert shorter.endswith(": 1 failed, 1 lost a node, …")
     journal.write((CHANGE, 2, NOW_S - 60, None, "Deleted", "", "", "", 0, ""))
     assert news_text(read_timeline(journal, "lab", NOW_S - 120, NOW_S), clock) == ""
 

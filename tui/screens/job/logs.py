@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,7 +34,7 @@ from tui.settings.keys import ViewDeclaration
 from tui.tables.column import Cell, Column, Row
 from tui.text.empty_states import no_lines
 from tui.text.filter_query import hint_of
-from tui.text.format import NOTHING, age, count, plural
+from tui.text.format import NOTHING, Clock, age, count, plural, timestamp
 from tui.text.instances import format_ranks, is_silent
 from tui.widgets.log.view import LogSaves, LogView
 from tui.widgets.prompt import Prompt
@@ -51,6 +52,9 @@ WINDOWS: tuple[tuple[str, LogRequest], ...] = (
 )
 # This digit shows the oldest lines, and reads on as the user scrolls.
 FROM_THE_START = 1
+
+# Time before the moment at which a log is opened.
+BEFORE_S = 60.0
 
 BEFORE = LogRequest(previous=True, follow=False)
 
@@ -89,6 +93,7 @@ class LogsScreen(View):
         *,
         instance: str = "",
         is_previous: bool = False,
+        at_s: float = 0.0,
         folder: Path | None = None,
     ) -> None:
         """Show the logs of the job `ref`.
@@ -98,6 +103,7 @@ class LogsScreen(View):
             ref: The job.
             instance: Instance to start with; empty for rank 0 or the chief.
             is_previous: Start with the runs before the last restart.
+            at_s: Time to start at, in seconds since 1970; 0 for the newest lines.
             folder: Folder for saved logs; None disables saving.
         """
         super().__init__()
@@ -105,7 +111,7 @@ class LogsScreen(View):
         self._hub = hub
         self._instance = instance
         self._folder = folder
-        self._window = WINDOWS[0]
+        self._window = _window_at(at_s) if at_s else WINDOWS[0]
         self._is_previous = is_previous
         self._logs = JobLogs(hub, request=BEFORE if is_previous else self._window[1])
         self._targets: tuple[Target, ...] = ()
@@ -124,6 +130,8 @@ class LogsScreen(View):
         """Open the first pane and start reading."""
         self.query_one("#ranks").border_title = "ranks"
         self._add_pane(self._first_choice())
+        if self._is_from_start:
+            self._panes[0].view.call_after_refresh(self._panes[0].view.action_end, -1)
         self.set_interval(1, self.refresh_view)
         self._read()
         self._set_targets()
@@ -365,7 +373,7 @@ class LogsScreen(View):
 
     @property
     def _is_from_start(self) -> bool:
-        return self._window is WINDOWS[FROM_THE_START]
+        return self._window is WINDOWS[FROM_THE_START] or bool(self._window[1].since_time)
 
     def _restart(self) -> None:
         request = BEFORE if self._is_previous else self._window[1]
@@ -397,6 +405,11 @@ class LogsScreen(View):
         else:
             return super().step_back()
         return True
+
+
+def _window_at(at_s: float) -> tuple[str, LogRequest]:
+    start = datetime.fromtimestamp(at_s - BEFORE_S, UTC)
+    return f"from {Clock.ahead(0).time(start)} on", LogRequest(since_time=timestamp(start) or "")
 
 
 def _key(choice: LogSelection) -> str:

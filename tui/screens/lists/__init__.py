@@ -6,7 +6,7 @@ here, free of Textual: the console imports a view when it is first shown.
 
 from __future__ import annotations
 
-from tui.settings.keys import Action, Key, On, ViewDeclaration
+from tui.settings.keys import EVERYWHERE, Action, Key, On, ViewDeclaration
 
 JOBS = ViewDeclaration(
     "jobs",
@@ -132,5 +132,18 @@ RUNS = ViewDeclaration(
     ),
     has_job_rows=True,
 )
+TIMELINE = ViewDeclaration(
+    "timeline",
+    "Timeline",
+    command=Action(
+        "timeline",
+        "Timeline: what happened to your jobs; of all users: all",
+        "notices",
+        on=(On(EVERYWHERE, "ctrl+t"),),
+        commands=("timeline", "tl"),
+        argument="filter",
+    ),
+    has_job_rows=True,
+)
 COMPARE = ViewDeclaration("compare", "Comparison", has_job_rows=True)
-VIEWS = (JOBS, PODS, NODES, GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, NOTICES, RUNS, COMPARE)
+VIEWS = (JOBS, PODS, NODES, GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, NOTICES, TIMELINE, RUNS, COMPARE)

@@ -35,7 +35,7 @@ from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import INTERRUPT, View
 from tui.screens.base.view_context import ViewContext
 from tui.screens.dialogs.help import ActionProvider, HelpScreen
-from tui.screens.lists import compare, contexts, notices, pods, volumes
+from tui.screens.lists import compare, contexts, notices, pods, timeline, volumes
 from tui.screens.lists.home_panes import PaneName, pane_keys
 from tui.screens.lists.jobs import JobsView
 from tui.settings.keys import EVERYWHERE, ROW, TABLE, Action, ActionTable, Argument, Key, On, view_keys
@@ -73,7 +73,7 @@ def class_of(view: DescribedList) -> type[View]:
 
 
 DESCRIBED = [pods.pods_view(), volumes.volumes_view(), contexts.namespaces_view(), notices.notices_view()]
-DESCRIBED += [compare.runs_view(RunStore())]
+DESCRIBED += [compare.runs_view(RunStore()), timeline.TimelineView()]
 VIEWS: Mapping[str, type[View]] = {
     each.VIEW.name: each for each in (*subclasses(View), *map(class_of, DESCRIBED)) if each.VIEW.name
 }
@@ -224,7 +224,7 @@ def test_the_letters_of_a_job_work_in_each_view_about_one_except_where_it_has_it
 
 def test_a_letter_means_the_same_in_each_list_whose_rows_belong_to_jobs() -> None:
     of_jobs = [view for view in DECLARED if view.has_job_rows]
-    assert len(of_jobs) == 9
+    assert len(of_jobs) == 10
     for view in of_jobs:
         bindings = bound(view_of(VIEWS[view.name]))
         own = {name for key in view_keys(view, ACTIONS) for name in names_of(key)}
