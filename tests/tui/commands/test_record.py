@@ -134,8 +134,15 @@ async def test_it_stays_in_the_background_and_a_second_one_is_refused(run: Comma
     [(False, "", {"mine"}), (True, "", {"mine", "theirs"}), (True, "default", {"mine"})],
 )
 async def test_logs_are_kept_of_the_requested_users_and_namespaces(
-    tmp_path: Path, cluster: ScriptedCluster, all_users: bool, namespace: str, kept: set[str]
+    tmp_path: Path,
+    cluster: ScriptedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    all_users: bool,
+    namespace: str,
+    kept: set[str],
 ) -> None:
+    monkeypatch.setattr(record, "BEAT_S", 0.01)
+    lock = RecorderLock(tmp_path, "scripted")
     mine, theirs = job_and_pod("mine", "li"), job_and_pod("theirs", "eve", "vision")
     streams = serve(cluster, mine, theirs)
     options = ConsoleOptions(state_folder=tmp_path, config_folder=tmp_path, namespace=namespace)
@@ -150,8 +157,11 @@ async def test_logs_are_kept_of_the_requested_users_and_namespaces(
             streams[JOBS].event("MODIFIED", {**job, "status": ENDED})
         await until(lambda: len(journal.rows("SELECT uid FROM logs")) == len(kept))
         await until(lambda: journal.rows("SELECT 1 FROM changes WHERE status = 'Succeeded'"))
+        os.utime(lock.path, (0, 0))
+        await until(lambda: lock.path.stat().st_mtime)
         working.cancel()
         await asyncio.wait([working])
+    assert lock.holder() is None
     assert {uid for (uid,) in journal.rows("SELECT uid FROM logs")} == {f"job-{name}" for name in kept}
     assert journal.rows("SELECT DISTINCT namespace, substr(observer, 1, 7) FROM observed") == [
         (namespace, "record ")
