@@ -6,6 +6,7 @@ its name. Annotations needed to identify its pods must have a prefix that `model
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -66,6 +67,7 @@ _BY_NAME: Mapping[tuple[str, str], JobKind] = {
     (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
 }
 
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 # Each of their pods does the whole work, so one is of use.
 _SERVERS = frozenset({"DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "ReplicationController"})
 
@@ -89,6 +91,7 @@ class AnyOwner:
 
     container = ""
     suspend_field = ""
+    pod_names = "(?:-[a-z0-9]+){0,2}"
 
     def __init__(self, kind: str, api_version: str) -> None:
         """Guess the plural of the kind as Kubernetes forms it."""
@@ -121,6 +124,20 @@ class AnyOwner:
         return None
 
 
+def pod_patterns(name: str, kind: str = "") -> tuple[str, ...]:
+    """Return the patterns of a job's pod names, see `JobKind.pod_names`; none for an invalid name.
+
+    `kind` is that of the object or its beginning, in any case; empty for the kinds that can be created.
+    """
+    if not _NAME.fullmatch(name):
+        return ()
+    words = kind.lower()
+    found = [each for each in KINDS if each.resource.kind.lower() == words]
+    found = found or [each for each in KINDS if words and each.resource.kind.lower().startswith(words)]
+    kinds = found or ([AnyOwner(kind, "v1")] if kind else CREATABLE)
+    return tuple(dict.fromkeys(name.replace(".", "[.]") + each.pod_names for each in kinds))
+
+
 def kind_of(ref: JobRef) -> JobKind:
     """Return the kind of a job, or a stand-in for any other owner of pods."""
     return _BY_NAME.get((ref.kind, ref.api_version)) or AnyOwner(ref.kind, ref.api_version)
@@ -130,4 +147,5 @@ __all__ = [
     "CREATABLE", "KINDS", "POD_GROUP_LABEL", "RUNNABLE", "AnyOwner", "CreatableKind", "DeclaredJob",
     "ElasticKind", "ElasticSize", "JobKind", "JobRef", "MPIKind", "MPILauncherKind", "MPIRun",
     "Manifest", "NeededObject", "Replica", "RunnableKind", "is_pod_group", "kind_of", "pod_group",
+    "pod_patterns",
 ]  # fmt: skip

@@ -42,6 +42,8 @@ class VolcanoJob(LabelledPods):
     aliases = ("vcjob",)
     resource = VOLCANO_JOBS
     container = ""
+    # Without a dash, for Kubernetes has a kind of this name, too.
+    pod_names = "-(?P<role>[a-z0-9]+)-(?P<index>[0-9]+)"
     suspend_field = ""
     job_label = JOB_NAME
 
