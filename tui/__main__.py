@@ -212,6 +212,7 @@ def _run(words: list[str]) -> int:
         config_theme=config.theme,
         finished_days=config.finished_days,
         prometheus=config.prometheus,
+        log_store=config.log_store,
         strip_by=config.strip_by,
         has_loss=config.loss,
         alerts=config.alerts,

@@ -31,6 +31,7 @@ _ADDRESS = re.compile(
     r"(?P<namespace>[a-z0-9-]+)/(?:(?P<scheme>https?):)?(?P<name>[a-z0-9.-]+)"
     r"(?::(?P<port>[a-z0-9-]+))?(?P<prefix>(?:/[\w.-]+)*)/?"
 )
+_PLACE = re.compile(r"(?:(?P<tenant>[\w!.*'()|:-]+)@)?(?P<place>(?P<url>https?://[^@\s]+)|[^@\s]+)")
 
 
 class ServiceAddress(msgspec.Struct, frozen=True):
@@ -73,6 +74,17 @@ def parse_address(text: str) -> ServiceAddress:
     return ServiceAddress(
         found["namespace"], found["name"], found["port"] or "", scheme or "", found["prefix"] or ""
     )
+
+
+def split_place(text: str) -> tuple[str, str]:
+    """Return tenant and place of `log_store`: `TENANT@` or nothing before a service's address or a URL.
+
+    Raises:
+        ValueError: The text has a different form.
+    """
+    if (found := _PLACE.fullmatch(text)) is None:
+        raise ValueError(f"{text!r} is neither a URL nor a service address, such as monitoring/loki:3100")
+    return found["tenant"] or "", found["url"] or parse_address(found["place"]).name
 
 
 class _ServicePort(Value, frozen=True):

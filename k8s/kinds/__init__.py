@@ -68,6 +68,8 @@ _BY_NAME: Mapping[tuple[str, str], JobKind] = {
 }
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+# Generated: no vowels, and no 0, 1 and 3. Source: apimachinery, pkg/util/rand.
+_RANDOM = "(-[bcdfghjklmnpqrstvwxz2456789]{5})?"
 # Each of their pods does the whole work, so one is of use.
 _SERVERS = frozenset({"DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "ReplicationController"})
 
@@ -91,7 +93,7 @@ class AnyOwner:
 
     container = ""
     suspend_field = ""
-    pod_names = "(?:-[a-z0-9]+){0,2}"
+    pod_names = "(-[a-z0-9]+)?"
 
     def __init__(self, kind: str, api_version: str) -> None:
         """Guess the plural of the kind as Kubernetes forms it."""
@@ -124,18 +126,19 @@ class AnyOwner:
         return None
 
 
-def pod_patterns(name: str, kind: str = "") -> tuple[str, ...]:
-    """Return the patterns of a job's pod names, see `JobKind.pod_names`; none for an invalid name.
+def pod_pattern(name: str, kind: str = "") -> str:
+    """Return the regular expression of a job's pod names; empty for an invalid name.
 
     `kind` is that of the object or its beginning, in any case; empty for the kinds that can be created.
     """
     if not _NAME.fullmatch(name):
-        return ()
-    words = kind.lower()
-    found = [each for each in KINDS if each.resource.kind.lower() == words]
-    found = found or [each for each in KINDS if words and each.resource.kind.lower().startswith(words)]
-    kinds = found or ([AnyOwner(kind, "v1")] if kind else CREATABLE)
-    return tuple(dict.fromkeys(name.replace(".", "[.]") + each.pod_names for each in kinds))
+        return ""
+    known = [(each, each.resource.kind.lower()) for each in KINDS if kind]
+    kinds = [each for each, title in known if title == kind.lower()]
+    kinds = kinds or [each for each, title in known if title.startswith(kind.lower())]
+    kinds = kinds or [AnyOwner(kind, "v1")] if kind else [*CREATABLE]
+    names = "|".join(dict.fromkeys(each.pod_names for each in kinds))
+    return f"{name.replace('.', '[.]')}({names}){_RANDOM}"
 
 
 def kind_of(ref: JobRef) -> JobKind:
@@ -147,5 +150,5 @@ __all__ = [
     "CREATABLE", "KINDS", "POD_GROUP_LABEL", "RUNNABLE", "AnyOwner", "CreatableKind", "DeclaredJob",
     "ElasticKind", "ElasticSize", "JobKind", "JobRef", "MPIKind", "MPILauncherKind", "MPIRun",
     "Manifest", "NeededObject", "Replica", "RunnableKind", "is_pod_group", "kind_of", "pod_group",
-    "pod_patterns",
+    "pod_pattern",
 ]  # fmt: skip

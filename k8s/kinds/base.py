@@ -34,19 +34,6 @@ class JobRef(msgspec.Struct, frozen=True, order=True):
     api_version: str
 
 
-# End of a generated name: no vowels, and no 0, 1 and 3. Source: apimachinery, pkg/util/rand.
-RANDOM = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
-
-
-def pods_of_roles(*roles: str) -> str:
-    """Return the `pod_names` of roles: `-worker-0`, `-launcher-x7k2p`."""
-    return f"-(?P<role>{'|'.join(roles)})(?:-(?P<index>[0-9]+))?(?:{RANDOM})?"
-
-
-# Of the pods of a JobSet: `-node-0-1-x7k2p`.
-PODS_OF_SET = "-(?P<role>{})-[0-9]+-(?P<index>[0-9]+)" + RANDOM.replace("{5}", "{{5}}")
-
-
 class Replica(msgspec.Struct, frozen=True, gc=False):
     """Pod that a job requests, whether it exists or not."""
 
@@ -124,7 +111,7 @@ class JobKind(Protocol):
     suspend_field: str
     """Path of the field that suspends a job, e.g. `spec.suspend`; empty if there is none."""
     pod_names: str
-    """Regular expression of a pod's name after that of its job, with groups `role` and `index`."""
+    """Regular expression of the pods' names between that of the job and a random end."""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an object, created here or elsewhere.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from k8s.kinds import building
-from k8s.kinds.base import NO_RUNTIME, RANDOM, CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
@@ -57,7 +57,7 @@ class BatchJob(CreatableKind):
     word = "job"
     resource = JOBS
     container = "main"
-    pod_names = f"(?:-(?P<index>[0-9]+))?{RANDOM}"
+    pod_names = "(-[0-9]+)?"
     lacks: Mapping[str, str] = {
         "roles": "All pods of a Job are alike.",
         "worker_image": "All pods of a Job are alike.",

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from k8s.kinds.base import MOST_REPLICAS, PODS_OF_SET, DeclaredJob, JobKind, LabelledPods, Manifest, Replica
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
     make_replica,
@@ -42,7 +42,7 @@ class JobSet(LabelledPods):
     title = "JobSet"
     resource = JOB_SETS
     container = ""
-    pod_names = PODS_OF_SET.format("[a-z0-9-]+")
+    pod_names = "-[a-z0-9-]+-[0-9]+-[0-9]+"
     suspend_field = "spec.suspend"
     job_label = SET_NAME
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from k8s.kinds.base import RANDOM, DeclaredJob, LabelledPods, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
@@ -35,16 +35,13 @@ GROUP = "ray.io/group"
 HEAD, WORKER = "head", "worker"
 
 
-_PODS = f"(?:{RANDOM})?-(?P<role>head|[a-z0-9-]*worker){RANDOM}"
-
-
 class RayCluster(LabelledPods):
     """Cluster of Ray, which runs submitted programs until it is deleted."""
 
     title = "RayCluster"
     resource = RAY_CLUSTERS
     container = ""
-    pod_names = _PODS
+    pod_names = "(-[a-z0-9]+)*-(head|worker)"
     job_label = CLUSTER
     suspend_field = "spec.suspend"
 
@@ -126,7 +123,7 @@ class RayJob:
     resource = RAY_JOBS
     # The only one of the submitter; in SidecarMode beside Ray in the head pod.
     container = "ray-job-submitter"
-    pod_names = f"(?:-raycluster)?{RANDOM}(?:{_PODS})?"
+    pod_names = f"({RayCluster.pod_names})?"
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:

@@ -18,15 +18,7 @@ import msgspec
 
 from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs
-from k8s.kinds.base import (
-    NO_RUNTIME,
-    CreatableKind,
-    DeclaredJob,
-    ElasticSize,
-    Manifest,
-    Replica,
-    pods_of_roles,
-)
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
@@ -87,7 +79,7 @@ class T9kPods:
     """Mixin of T9k's kinds: their pods are identified by owner and name."""
 
     resource: Resource
-    pod_names = pods_of_roles("launcher", "master", "worker", "node")
+    pod_names = "-(launcher|master|worker|node)(-[0-9]+)?"
 
     def pod_selector(self, name: str) -> str:
         """Return the selector of a T9k job's objects."""

@@ -42,8 +42,7 @@ class VolcanoJob(LabelledPods):
     aliases = ("vcjob",)
     resource = VOLCANO_JOBS
     container = ""
-    # Without a dash, for Kubernetes has a kind of this name, too.
-    pod_names = "-(?P<role>[a-z0-9]+)-(?P<index>[0-9]+)"
+    pod_names = "-[a-z0-9]+-[0-9]+"  # batch/v1 has a kind Job, too, so its names stay apart
     suspend_field = ""
     job_label = JOB_NAME
 

@@ -72,9 +72,10 @@ class ScriptedLoki:
             return Answer(b"the query time range exceeds the limit (query length: 800h, limit: 30d1h)", 400)
         if endpoint == "labels":
             return _data(sorted({key for labels, *_ in self.held for key in labels} - {*self.metadata}))
-        inside, _, after = query.get("match[]", query.get("query", "")).partition("}")
-        assert not {key for key, *_ in _MATCHER.findall(inside.partition("{")[2])} & {*self.metadata}
-        matchers = [*_MATCHER.findall(inside.partition("{")[2]), *_MATCHER.findall(after)]
+        inside, _, after = query.get("match[]", query.get("query", "")).partition('"}')
+        selected = _MATCHER.findall(inside.partition("{")[2] + '"')
+        assert not {key for key, *_ in selected} & {*self.metadata}
+        matchers = [*selected, *_MATCHER.findall(after)]
         found = [each for each in self.held if start <= each[1] < end and _matches(each[0], matchers)]
         streams: dict[str, list[list[str]]] = {}
         if endpoint == "query_range":

@@ -258,7 +258,7 @@ async def _from_run(
         from tui.commands.support.past_run import find_past  # slow to import
         from tui.runs.journal.kept_facts import SOURCE
 
-        if (past := find_past(options, client.config, source, "", error, "curves")) is not None:
+        if (past := await find_past(options, client, source, "", error, "curves")) is not None:
             return _Read(list(past.curves), SOURCE, [])
     return error
 

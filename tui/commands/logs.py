@@ -93,7 +93,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             if not targets:
                 why = f"It has no pods: {job.reason}." if job.reason else "It has no pods."
                 hint = f"Ask why with: gpuconsole why {job.ref.name}"
-                raise NotFound(f"{titles([job.ref])} has no log to read yet.", why, hint)
+                nothing = NotFound(f"{titles([job.ref])} has no log to read yet.", why, hint)
+                if job.status.is_final and await _print_kept(options, client, flags, wanted, nothing, job):
+                    return 0
+                raise NotFound(nothing.what, nothing.why, nothing.hint)
             if await print_log(client, targets, wanted, timestamps=flags.timestamps):
                 return 0
             is_limited = wanted.previous or wanted.tail == 0 or wanted.since_s or wanted.since_time
@@ -115,16 +118,27 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _print_kept(
-    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Options, error: KubeError
+    options: ConsoleOptions,
+    client: Client,
+    flags: argparse.Namespace,
+    wanted: Options,
+    error: KubeError,
+    job: Job | None = None,
 ) -> bool:
-    """Print the lines that were kept of a job that is gone; False if there is no such run."""
+    """Print the lines of a job whose pods are gone; False if there is no such run."""
     from tui.commands.support.past_run import find_past
 
-    past = find_past(options, client.config, flags.job, flags.job_type, error, "logs")
+    words = flags.job, flags.job_type
+    past = await find_past(options, client, *words, error, "logs", tail=wanted.tail, job=job)
     if past is None:
         return False
+    targets = past.logs.in_container(flags.container) if flags.container else past.logs.targets
+    if not targets:
+        raise NotFound(f"There is no log of a container {flags.container}.")
     logs, once = cast("Client", past.logs), replace(wanted, follow=False)
-    await print_log(logs, past.logs.targets, once, timestamps=flags.timestamps)
+    await print_log(logs, targets, once, timestamps=flags.timestamps)
+    if past.logs.problem:
+        write_stderr(f"-- {past.logs.problem}")
     return True
 
 

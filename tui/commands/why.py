@@ -40,9 +40,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             job, answer = await explain_job(options, client, flags)
             status, answer = str(job.status), pasteable(options, job.ref.namespace, answer)
         except (NotFound, Unreachable) as error:
+            from k8s.reasons.failures.log_tails import LINES
             from tui.commands.support.past_run import explain_past, find_past
 
-            past = find_past(options, client.config, flags.job, flags.job_type, error)
+            past = await find_past(options, client, flags.job, flags.job_type, error, tail=LINES)
             if past is None:
                 raise
             answer = pasteable(options, past.record.namespace, await explain_past(options, past))

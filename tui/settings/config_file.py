@@ -60,6 +60,8 @@ class Config(msgspec.Struct, frozen=True):
     finished_days: float = FINISHED_DAYS
     prometheus: str = ""
     """Service of Prometheus, as `monitoring/prometheus-k8s:web`; empty to find it automatically."""
+    log_store: str = ""
+    """Loki or VictoriaLogs, as `monitoring/loki-gateway:http` or a URL; empty to find one automatically."""
     strip_by: str = ""
     """Node label that groups nodes in the node bar; empty for the GPU model."""
     loss: bool = True
@@ -193,14 +195,16 @@ def read_text(value: yaml.Node, why: str) -> str:
     return text
 
 
-def _service(value: yaml.Node) -> str:
+def _service(value: yaml.Node, example: str, *, is_store: bool = False) -> str:
     # Slow to import, and rarely configured.
-    from k8s.client.proxied import parse_address
+    from k8s.client.proxied import parse_address, split_place
 
     try:
+        if is_store:
+            return "@".join(filter(None, split_place(str(value.value))))
         return parse_address(str(value.value)).name
     except ValueError as error:
-        raise BadValue("a service is expected, as monitoring/prometheus-k8s:web") from error
+        raise BadValue(f"a service {'or a URL ' * is_store}is expected, as {example}") from error
 
 
 def _days(value: yaml.Node) -> float:
@@ -416,7 +420,8 @@ _READERS: Mapping[str, Callable[..., Any]] = {
     "accelerators": _patterns,
     "theme": _theme,
     "finished_days": _days,
-    "prometheus": _service,
+    "prometheus": partial(_service, example="monitoring/prometheus-k8s:web"),
+    "log_store": partial(_service, example="TENANT@monitoring/loki-gateway:http", is_store=True),
     "strip_by": partial(read_text, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
     "loss": read_switch,
     "alerts": _alerts,

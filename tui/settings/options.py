@@ -137,6 +137,8 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     finished_days: float = FINISHED_DAYS
     prometheus: str = ""
     """Service named in config.yaml, as `monitoring/prometheus-k8s:web`; empty to find one."""
+    log_store: str = ""
+    """Loki or VictoriaLogs as config.yaml names it: a service or a URL; empty to find one."""
     strip_by: str = ""
     """Node label by which home groups nodes that do not all fit; empty for the GPU model."""
     has_loss: bool = True

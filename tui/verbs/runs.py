@@ -37,7 +37,12 @@ def open_run(console: BaseConsole, request: ActionRequest) -> None:
         async def fetch() -> str:
             record = console.context.runs.get(uid) or found
             kept = await asyncio.to_thread(KeptLogs, console.context.runs.journal, record)
-            return "\n".join((run_text(record), *kept.texts()))
+            client = console.session.client if console.session else None
+            if client is not None and client.config.context == record.context and kept.lacks_lines(0):
+                await kept.add_stored(client, console.options.log_store)
+                await kept.load()
+            notes = (f"─ from {kept.source} ─" if kept.source else "", *kept.texts(), kept.problem)
+            return "\n".join((run_text(record), *filter(None, notes)))
 
         console.views.show(Route("open_run", uid), TextView(f"Past runs › {found.name}", fetch))
 

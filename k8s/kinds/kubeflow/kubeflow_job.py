@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from k8s.kinds import building
-from k8s.kinds.base import DeclaredJob, Manifest, Replica, pods_of_roles
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
     make_replica,
@@ -81,7 +81,7 @@ class OperatorPods:
 
     operator_name: str
     old_labels: tuple[str, str, str]
-    pod_names = pods_of_roles("chief", "master", "ps", "worker", "evaluator")
+    pod_names = "-(chief|master|ps|worker|evaluator)-[0-9]+"
 
     def pod_selector(self, name: str) -> str:
         """Return a selector that excludes other operators' jobs of the same name."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from k8s.kinds.base import CreatableKind, DeclaredJob, LabelledPods, Manifest, Replica, pods_of_roles
+from k8s.kinds.base import CreatableKind, DeclaredJob, LabelledPods, Manifest, Replica
 from k8s.kinds.kubeflow import mpi_run
 from k8s.kinds.parse import (
     JobOutcome,
@@ -46,7 +46,7 @@ class MPIJobV1Alpha1(LabelledPods, CreatableKind):
     aliases = ("mpijob",)
     resource = MPI_JOBS_V1ALPHA1
     container = mpi_run.MPI_CONTAINER
-    pod_names = pods_of_roles(*mpi_run.MPI_ROLES)
+    pod_names = mpi_run.MPI_PODS
     launcher = "mpirun"
     suspend_field = ""
     job_label = JOB_NAME

@@ -16,15 +16,7 @@ import msgspec
 
 from k8s.kinds import building
 from k8s.kinds import job_spec as job_specs
-from k8s.kinds.base import (
-    NO_RUNTIME,
-    CreatableKind,
-    DeclaredJob,
-    Manifest,
-    Replica,
-    RunnableKind,
-    pods_of_roles,
-)
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica, RunnableKind
 from k8s.kinds.job_spec import LAUNCHER
 from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
@@ -57,7 +49,7 @@ NOT_OF_MPI: Mapping[str, str] = {
     "torchrun_options": _NO_TORCHRUN,
     "elastic": _NOT_ELASTIC,
 }
-MPI_ROLES = (LAUNCHER, "worker")
+MPI_ROLES, MPI_PODS = (LAUNCHER, "worker"), "-(launcher|worker)(-[0-9]+)?"
 
 
 class KubeflowMPIJob(CreatableKind):
@@ -69,7 +61,7 @@ class KubeflowMPIJob(CreatableKind):
     launcher = "mpirun"
     suspend_field = "spec.runPolicy.suspend"
     role_names = MPI_ROLES
-    pod_names = pods_of_roles(*MPI_ROLES)
+    pod_names = MPI_PODS
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob, with Kubeflow's conditions and run policy."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from k8s.kinds import building
-from k8s.kinds.base import PODS_OF_SET, CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
@@ -58,7 +58,7 @@ class TrainJob(CreatableKind):
     aliases = ("train",)
     resource = TRAIN_JOBS
     container = "node"
-    pod_names = PODS_OF_SET.format("node|launcher|dataset-initializer|model-initializer")
+    pod_names = "-(node|launcher|(dataset|model)-initializer)-[0-9]+-[0-9]+"
     suspend_field = "spec.suspend"
     operator = "trainer"
     lacks: Mapping[str, str] = {

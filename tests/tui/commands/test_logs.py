@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.k8s.kinds.operator_objects import objects
+from tests.scripted.log_stores import PROXY, ScriptedLoki, entries
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import collided, elastic_job, pod_of, pytorch_job, recorded
 from tests.tui.commands.conftest import CommandLine, Forked, echo
@@ -395,3 +398,41 @@ async def test_submit_on_a_terminal_suggests_the_next_commands(run: CommandLine)
     assert status == 0
     for words in ("PyTorchJob default/demo created.", "logs demo -f", "get demo", "why demo"):
         assert words in screen
+
+
+async def test_logs_of_unrecorded_jobs_come_from_the_store(run: CommandLine) -> None:
+    first_ns = time.time_ns() - 3600 * 10**9
+    texts = ["RuntimeError: CUDA out of memory. Tried to allocate 2 GiB", "\x1b[2J\x07last"]
+    loki = ScriptedLoki([*entries("lost-worker-0", ["zero"], first_ns=first_ns)])
+    loki.held += entries("lost-master-0", texts, first_ns=first_ns)
+    meta = {"name": "loki", "namespace": "monitoring"}
+    run.cluster.replace("/api/v1/services", page([{"metadata": meta, "spec": {"ports": [{"port": 3100}]}}]))
+    loki.serve(run.cluster, PROXY.format("monitoring", "loki:3100"))
+    until = datetime.fromtimestamp(first_ns / 1e9)
+    status, printed, said = await run.fork("logs", "lost", "-n", "vision").ends()
+    assert (status, printed.decode()) == (0, "\n".join((*texts, ""))), said
+    assert (
+        said.decode() == f"-- lost is not in the cluster; from Loki monitoring/loki, until {until:%F %T}:\n"
+    )
+    assert (await run.fork("logs", "lost", "-A", "-i", "worker-0").ends())[:2] == (0, b"zero\n")
+    why = await run("why", "lost", "-n", "vision")
+    assert "ran out of memory" in why.out and "  log: from Loki monitoring/loki, until 20" in why.out
+    (await run("logs", "lost")).reports(1, "Loki monitoring/loki has no line of it.")
+    (await run("logs", 'a"b')).reports(1, 'There is no job a"b')
+    # The job is there still; its pods are not.
+    labels = {**loki.held[0][0], "namespace": "default", "pod": "fails-master-0"}
+    loki.held.append((labels, first_ns, "zero"))
+    pods = [each for each in recorded("pods") if not each["metadata"]["name"].startswith("fails")]
+    for where in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        run.cluster.replace(where, page(pods))
+    status, printed, said = await run.fork("logs", "fails").ends()
+    assert (status, printed) == (0, b"zero\n")
+    assert said.startswith(
+        b"-- the pods of PyTorchJob default/fails are gone; from Loki monitoring/loki, until 20"
+    )
+    loki.tenant = "lab"
+    (await run("logs", "lost", "-n", "vision")).reports(1, "There is no job lost", "requires a tenant")
+    config = run.home / "config" / "gpuconsole" / "config.yaml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("log_store: lab@monitoring/loki:3100\n")
+    assert (await run.fork("logs", "lost", "-n", "vision", "-t", "1").ends())[:2] == (0, b"\x1b[2J\x07last\n")

@@ -17,9 +17,12 @@ from k8s.client.client import Client
 from k8s.logs import LogLine, Options, Target, targets_of
 from k8s.logs.read import read
 from k8s.text.errors import KubeError, NotFound
+from tests.scripted.log_stores import PROXY, ScriptedLoki, at, entries
+from tests.scripted.server import Answer, ScriptedCluster
 from tests.support.history import BEGAN_S, DAY_S, HOUR_S, TIMES, new_job, write_change, write_day
 from tests.support.objects import joined, pod_of, pytorch_job
 from tui.runs.journal import database as module
+from tui.runs.journal import kept_logs
 from tui.runs.journal.database import JOURNAL_FILE, Journal
 from tui.runs.journal.kept_logs import KeptLogs, keep_logs
 from tui.runs.record import RunRecord
@@ -226,3 +229,54 @@ def test_another_process_that_leaves_takes_no_writes_along(tmp_path: Path) -> No
     assert first.write((put, "c", "3")) and second.write((put, "d", "4"))
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert found == "[('a',), ('b',), ('c',), ('d',)]\n"
+
+
+async def test_lines_that_were_not_kept_are_read_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_logs, "KEPT_LINES", 3)
+    made = pytorch_job("bert", workers=2)
+    made["metadata"]["namespace"] = "vision"
+    pods = [pod_of(made, name, on="a") for name in ("master-0", "worker-0")]
+    job = joined([], pods, [made])[1]["bert"]
+    texts = [f"line {number}" for number in range(8)]
+    masters, workers = (entries(f"bert-{name}", texts) for name in ("master-0", "worker-0"))
+
+    async def tail(target: Target, lines: int) -> list[LogLine]:
+        if target.name == "worker-0":
+            raise KubeError("gone")
+        return [LogLine(at_ns, text.encode(), target, 0) for _, at_ns, text in masters[-lines:]]
+
+    journal = RunStore(tmp_path).journal
+    await keep_logs(journal, job, tail, lambda target, _: [LogLine(at(1), b"streamed", target, 0)])
+    record = RunRecord(job.uid, "bert", "vision", "PyTorchJob", ended_s=at(0) / 1e9, created_s=at(0) / 1e9)
+    kept = KeptLogs(journal, record)
+    assert kept.lacks_lines(1) and not KeptLogs(journal, RunRecord("")).targets
+
+    async def raws(instance: str, **options: object) -> list[str]:
+        wanted = Options(instance=instance, **options)  # type: ignore[arg-type]
+        batches = read(cast("Client", kept), kept.targets, wanted)
+        return [each.raw.decode() async for batch in batches for each in batch if isinstance(each, LogLine)]
+
+    loki, proxy = ScriptedLoki([*masters, *workers]), PROXY.format("monitoring", "loki")
+    loki.held += [*entries("bert-worker-1", ["one"]), *entries("bert-large-worker-2", ["other"])]
+    loki.held += [({**loki.held[-2][0], "container": "istio-proxy"}, at(0), "x")]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        loki.serve(cluster, proxy)
+        await kept.add_stored(client, "monitoring/loki")
+        assert kept.source.startswith("Loki monitoring/loki, until 20") and not kept.problem
+        assert [each.name for each in kept.targets] == ["master-0", "worker-0", "worker-1"]
+        asked = len(loki.asked)
+        assert await raws("master-0", tail=2) == texts[-2:] and len(loki.asked) == asked
+        assert await raws("master-0") == texts and await raws("master-0", tail=5) == texts[-5:]
+        # Of a log that was only streamed, the store has all.
+        assert await raws("worker-0", tail=1) == texts[-1:] and await raws("worker-1") == ["one"]
+        assert [each.pod for each in kept.in_container("istio-proxy")] == ["bert-worker-1"]
+        await kept.load()
+        assert "worker-1, its last 1 lines ─\none" in "\n".join(kept.texts())
+        kept = KeptLogs(journal, record)
+        await kept.add_stored(client, "monitoring/loki")
+        cluster.replace(f"{proxy}/loki/api/v1/query_range", Answer(b"\x1b[0mtimeout", 504))
+        assert await raws("worker-0") == ["streamed"] and kept.problem.endswith("504: timeout")
+        with pytest.raises(NotFound, match="Could not read Loki monitoring/loki"):
+            await raws("worker-1")

@@ -54,6 +54,7 @@ def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
         ("history: {days: 90, size_mib: 0.0}\n", Config(history=HistoryOptions(days=90, size_mib=0))),
         ("history: off\n", Config(history=HistoryOptions(days=0))),
         ("prometheus: a/b-k8s:9090/prom\n", Config(prometheus="a/b-k8s:9090/prom")),
+        ("log_store: lab@https://a.b/c\n", Config(log_store="lab@https://a.b/c")),
         ("notify: off\n", Config(notify=NotifyOptions(events=()))),
         ("notify: {}\n", Config(notify=NotifyOptions())),
         (
@@ -164,6 +165,7 @@ VALID: dict[str, dict[str, Any]] = {
         ("finished_days: !!int soon\n", "line 1, finished_days: a number of days is expected"),
         ("finished_days: true\n", "line 1, finished_days: a number of days is expected"),
         ("theme: dark\nprometheus: http://prom:9090\n", "line 2, prometheus: a service is expected"),
+        ("log_store: https://li:secret@a.b\n", "line 1, log_store: a service or a URL is expected"),
         ("prometheus: [a]\n", "line 1, prometheus: a service is expected"),
         (f"loss: '{'[' * 3000}'\n", "line 1, loss: true or false is expected"),
         (f"finished_days: !!int '{'[' * 3000}'\n", "line 1, finished_days: a number of days"),

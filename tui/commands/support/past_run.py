@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from k8s.text.errors import KubeError, NotFound, Unreachable
+from k8s.text.errors import KubeError, NotFound, Unreachable, join_sentences
 from tui.commands.support.connect import known_causes, with_cluster_flags
-from tui.commands.support.job_name import split_name
+from tui.commands.support.job_name import split_name, titles
 from tui.commands.support.output import write_stderr
 from tui.runs.journal.kept_facts import SOURCE, KeptCurves
 from tui.runs.journal.kept_logs import KEPT_LINES, KeptLogs
@@ -19,10 +19,10 @@ from tui.settings.options import ConsoleOptions
 from tui.text.kind_words import find_kind
 
 if TYPE_CHECKING:
-    from k8s.client.auth.cluster_config import ClusterConfig
     from k8s.client.client import Client
     from k8s.reasons.cause import Cause
     from k8s.reasons.failures import FailureCause, Triage
+    from k8s.snapshot import Job
     from trainer.tfevents import ScalarCurve
     from tui.runs.journal.database import Journal
 
@@ -52,28 +52,38 @@ class PastRun:
         """Describe what the journal has of it."""
         if what != "logs":
             return f"{SOURCE} has it until {_minute(self.record.seen_s)}"
+        found = f"the last {KEPT_LINES:,} lines of each pod were kept"
         if self.logs.is_partial:
-            return "what was streamed of its logs was kept, and lines may be missing"
-        return f"the last {KEPT_LINES:,} lines of each pod were kept"
+            found = "what was streamed of its logs was kept, and lines may be missing"
+        if source := self.logs.source:
+            return f"{found}; others are from {source}" if self.logs.is_kept else f"from {source}"
+        return found
 
 
-def find_past(
+async def find_past(
     options: ConsoleOptions,
-    config: ClusterConfig,
+    client: Client,
     words: str,
     job_type: str,
     error: KubeError,
     what: str = "",
+    *,
+    tail: int | None = 0,
+    job: Job | None = None,
 ) -> PastRun | None:
     """Return the newest run of a name that the journal has, and say so on stderr; None if there is none.
 
+    Missing logs, also those of a job without a record, are searched in the cluster's own store.
+
     Args:
-        options: Tell whether all namespaces are searched.
-        config: Names the context and the namespace.
+        options: Tell whether all namespaces are searched, and name the store.
+        client: The cluster; names the context and the namespace.
         words: NAME, KIND/NAME or a UID.
         job_type: Required kind, as the user typed it; empty for any.
         error: The cluster's answer that led here.
         what: Facts that the run needs, as an attribute of `PastRun`; empty for none.
+        tail: Number of last lines that are needed of its logs; None for all, 0 for none.
+        job: The job, if only its pods are gone.
 
     Raises:
         NotFound: There are such runs, but the journal has no `what` of them.
@@ -82,6 +92,7 @@ def find_past(
     kind = kind or job_type
     kind = (find_kind(kind) if kind else "") or kind
     store = RunStore(options.state_folder, options.history)
+    config, is_away = client.config, isinstance(error, Unreachable)
     found = [
         PastRun(store.journal, each)
         for each in reversed(store.records())
@@ -89,16 +100,30 @@ def find_past(
         if options.is_all_namespaces or each.namespace == config.namespace
         if each.context == config.context
     ]
-    if not found:
-        return None
-    if (past := next((each for each in found if each.has(what)), None)) is None:
+    if job is not None:
+        created_s = job.created.timestamp() if job.created else None
+        found = [
+            PastRun(
+                store.journal, RunRecord(job.uid, name, job.ref.namespace, job.ref.kind, created_s=created_s)
+            )
+        ]
+    namespace = "" if options.is_all_namespaces else config.namespace
+    runs = found or [PastRun(store.journal, RunRecord("", name, namespace, kind))]
+    past = next((each for each in runs if each.has(what)), runs[0])
+    if tail != 0 and not is_away and past.logs.lacks_lines(tail):
+        await past.logs.add_stored(client, options.log_store)
+        error.why = "\n".join(filter(None, (error.why, past.logs.problem)))
+    if not (found and past.has(what)) and not past.logs.source:
+        if not found or job is not None:
+            return None
         hint = with_cluster_flags(options, f"To see its record: gpuconsole get {name}")
-        raise NotFound(f"{gone_line(found[0].record)}.", f"Of its {what}, nothing is in {SOURCE}.", hint)
+        why = f"Of its {what}, nothing is in {SOURCE}."
+        raise NotFound(f"{gone_line(found[0].record)}.", join_sentences(why, past.logs.problem), hint)
     record = past.record
-    is_away = isinstance(error, Unreachable)
-    state = f"{error.what} {record.name} was last {_state(record)}" if is_away else gone_line(record)
+    gone = gone_line(record) if job is None else f"the pods of {titles([job.ref])} are gone"
+    state = f"{error.what} {record.name} was last {_state(record)}" if is_away else gone
     count = f", the newest of {len(found)} runs of this name" if len(found) > 1 else ""
-    write_stderr(f"-- {state}{count}; {past.reach(what)}:")
+    write_stderr(f"-- {state}{count}; {past.reach(what if found else 'logs')}:")
     return past
 
 
@@ -111,6 +136,7 @@ async def explain_past(options: ConsoleOptions, past: PastRun) -> Cause:
     if found is not None and found.cause is not None:
         facts, advice = [Fact("cause", found.sentence)], [found.remedy]
     if past.logs.targets:
+        facts += [Fact("log", f"from {past.logs.source}")] if past.logs.source else []
         advice.append(f"See what it printed: gpuconsole logs {record.name}")
     reason = found.reason if found is not None else record.reason
     sentence = ": ".join(filter(None, (gone_line(record), reason.removesuffix("."))))
@@ -139,6 +165,8 @@ async def _triage(kept: KeptLogs, causes: Sequence[FailureCause]) -> Triage | No
 
 def gone_line(record: RunRecord) -> str:
     """Return `PyTorchJob vision/bert is gone (Failed, 2026-11-20 18:04)`."""
+    if not record.uid:
+        return f"{record.name} is not in the cluster"
     return f"{record.kind} {record.namespace}/{record.name} is gone ({_state(record)})"
 
 

@@ -1,4 +1,7 @@
-"""Logs that outlive their pods: the last lines of each container of a job, compressed in the journal."""
+"""Logs that outlive their pods: the last lines of each container of a job, compressed in the journal.
+
+The cluster's own store, if it has one, is read for the others.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,29 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from k8s.kinds import KINDS, pod_pattern
 from k8s.logs import LogLine, Target, targets_of
 from k8s.logs.lines import read_stamp, write_stamp
 from k8s.models.resources import Resource
 from k8s.snapshot import Job
 from k8s.text.errors import KubeError, NotFound
-from k8s.text.sanitize import log_text
+from k8s.text.sanitize import log_text, sanitize
 from tui.runs.journal.database import Journal
 from tui.runs.record import RunRecord
 
+if TYPE_CHECKING:
+    from k8s.client.client import Client
+    from k8s.logs.stores import LogStore, StoredLog
+
 # Kept of each container, and containers of one job.
 KEPT_LINES, KEPT_LOGS = 2_000, 64
+# Pods of which a view shows stored lines, and seconds before and after a run in which it may have printed.
+SHOWN_LOGS, AROUND_S = 8, 60.0
+_CHIEFS = ("launcher", "master", "chief", "head")
 # Lines that were only streamed do not take the place of a log that was read.
 _PUT = "INTO logs (uid, pod, container, target, kept_s, is_partial, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _PUT_WHOLE, _PUT_PARTIAL = f"INSERT OR REPLACE {_PUT}", f"INSERT OR IGNORE {_PUT}"
@@ -66,17 +77,96 @@ class KeptLogs:
         self.record = record
         self.is_partial = any(is_partial for _, is_partial, _ in found)
         """True if its pods were gone before they were read to their end."""
+        self.is_kept = bool(found)
+        self.source = self.problem = ""
+        """The store that has others, and until when; the reason that there is none. Empty until searched."""
         self._lines: dict[Target, list[bytes]] = {}
-        for about, _, body in found:
+        self._partial = set[Target]()
+        self._store: LogStore | None = None
+        self._stored: dict[Target, StoredLog] = {}
+        for about, is_partial, body in found:
             with suppress(msgspec.MsgspecError, zlib.error):  # a damaged one is left out
                 target = msgspec.json.decode(about, type=Target)
                 self._lines[target] = zlib.decompress(body).split(b"\n")[:-1]
+                self._partial |= {target} if is_partial else set()
         self.targets = tuple(sorted(self._lines, key=lambda each: not each.is_chief))
+
+    def lacks_lines(self, tail: int | None = None) -> bool:
+        """Return True if some of the last `tail` lines, None for all, may not have been kept."""
+        return not self.targets or not all(self._has(each, tail) for each in self.targets)
+
+    def _has(self, target: Target, tail: int | None) -> bool:
+        kept = len(self._lines.get(target, ()))
+        return target not in self._partial and (0 < kept < KEPT_LINES or (tail is not None and tail <= kept))
+
+    async def add_stored(self, client: Client, log_store: str = "") -> None:
+        """Find the containers in the cluster's store, that of config.yaml if one is named there.
+
+        Lines are read when they are requested.
+        """
+        from k8s.logs.stores import MAX_RANGE_NS, find_logs
+
+        record, known = self.record, {(each.pod, each.container): each for each in self._lines}
+        until_s = record.ended_s if record.ended_s is not None else time.time()
+        end_ns = int((until_s + AROUND_S) * 1e9)
+        start_ns = int(((record.created_s or record.started_s or 0.0) - AROUND_S) * 1e9)
+        self._span = start_ns, end_ns = max(start_ns, end_ns - MAX_RANGE_NS), end_ns
+        if not (pods := pod_pattern(record.name, record.kind)):
+            return
+        try:
+            self._store, logs = await find_logs(client, log_store, record.namespace, pods, start_ns, end_ns)
+            names = {each: each.pod.removeprefix(f"{record.name}-") for each in logs}
+            mains = {kind.container for kind in KINDS}
+            # Chiefs first, then by number; of each pod first the training container, which stands for it.
+            logs.sort(key=lambda each: (len(each.pod), each.pod, each.container not in mains))
+            logs.sort(key=lambda each: not names[each].startswith(_CHIEFS))
+            for log in logs:
+                is_launcher = names[log].startswith("launcher")
+                target = Target(*log[:3], instance=names[log], prints_all_ranks=is_launcher)
+                target = known.get((log.pod, log.container), target)
+                self._stored[target] = log
+                if log.pod not in {each.pod for each in self.targets}:
+                    self.targets = (*self.targets, target)
+            newest = await self._store.tail(logs[0], start_ns, end_ns, 1)
+        except KubeError as error:
+            self.problem = error.what
+            return
+        until = datetime.fromtimestamp(read_stamp(newest[-1])[0] / 1e9) if newest else None
+        self.source = f"{self._store.name}, until {until:%Y-%m-%d %H:%M:%S}" if until else self._store.name
+
+    def in_container(self, name: str) -> tuple[Target, ...]:
+        """Return the containers of a name, sidecars too."""
+        return tuple(each for each in dict.fromkeys((*self._lines, *self._stored)) if each.container == name)
+
+    async def load(self) -> None:
+        """Read the last stored lines of the first containers, to show them as `texts`."""
+        for target in self.targets[:SHOWN_LOGS]:
+            self._lines[target] = await self._read(target, KEPT_LINES, 0.0)
+
+    async def _read(self, target: Target, tail: int | None, first_s: float) -> list[bytes]:
+        from k8s.logs.stores import MAX_ENTRIES
+
+        lines = self._lines.get(target, [])
+        if self._store is None or target not in self._stored or self._has(target, tail):
+            return lines
+        newer = [] if target in self._partial else lines
+        start_ns, end_ns = max(self._span[0], int(first_s * 1e9)), self._span[1]
+        end_ns = read_stamp(newer[0])[0] if newer else end_ns
+        most = MAX_ENTRIES if tail is None else tail - len(newer)
+        try:
+            older = await self._store.tail(self._stored[target], start_ns, end_ns, most)
+        except KubeError as error:
+            self.problem = sanitize(f"{error.what} {error.why}")
+            if not lines:
+                raise NotFound(error.what, error.why) from error
+            return lines
+        self.problem = self._store.gaps
+        return [*older, *newer] or lines
 
     def texts(self) -> Iterator[str]:
         """Yield the log of each container under its name; only for display."""
         for target in self.targets:
-            lines = self._lines[target]
+            lines = self._lines.get(target, [])
             shown = (log_text(each[read_stamp(each)[1] :]) for each in lines)
             yield "\n".join((f"─ {target.name}, its last {len(lines):,} lines ─", *shown, ""))
 
@@ -110,12 +200,12 @@ class KeptLogs:
         Raises:
             NotFound: Nothing was kept of this container, or its previous run was asked for.
         """
-        found = [each for each in self.targets if (each.pod, each.container) == (pod, container)]
+        found = [each for each in self.in_container(container) if each.pod == pod]
         if not found or previous:
             raise NotFound(f"Could not read the log of {pod}.", "Only its last run was kept.")
-        lines = [each + b"\n" for each in self._lines[found[0]]]
         first_s = time.time() - since_s if since_s else 0.0
         first_s = datetime.fromisoformat(since_time).timestamp() if since_time else first_s
+        lines = [each + b"\n" for each in await self._read(found[0], tail, first_s)]
         if first_s:
             lines = [each for each in lines if read_stamp(each)[0] >= first_s * 1e9]
         if tail is not None:
