@@ -99,6 +99,28 @@ async def test_observers_of_one_cluster_write_each_change_once(cluster: Scripted
     assert [status for _, _, status in cluster.changes()] == [*states]
 
 
+async def test_news_of_an_observer_that_is_late_are_not_written_after_those_of_another(
+    cluster: ScriptedCluster,
+) -> None:
+    fast, slow = cluster.observer("record"), cluster.observer()
+    await cluster.tick()
+    cluster.put("bert", Status.PENDING, gpus_allocated=2)
+    late = dict(cluster.jobs)
+    cluster.jobs = {"bert": replace(late["bert"], gpus_allocated=0)}
+    await cluster.tick(fast)
+    cluster.put("bert", Status.RUNNING)
+    await cluster.tick(fast)
+    now, cluster.jobs = cluster.jobs, late
+    await cluster.tick(slow)
+    cluster.now_s, cluster.jobs = 2, now
+    await cluster.tick()
+    assert cluster.changes("status, gpus_held") == [("Pending", 0), ("Running", 4)]
+    cluster.put("bert", Status.RUNNING, gpus_allocated=2)  # the other one has not seen it at all
+    cluster.recorders.remove(fast)
+    await cluster.tick(to_s=9, every_s=1)
+    assert cluster.changes("at_s, status, gpus_held")[-1] == (2, "Running", 2)
+
+
 async def test_a_lost_server_and_a_sleeping_machine_leave_gaps(cluster: ScriptedCluster) -> None:
     cluster.observer()
     cluster.put("bert", Status.RUNNING)

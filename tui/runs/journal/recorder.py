@@ -29,6 +29,8 @@ COMPARE_S, WRITE_S = 1.0, 15.0
 # A longer interval means that the machine slept.
 ASLEEP_S = 60.0
 PRUNE_S = 600.0
+# An observer whose news differ from those of another may only be late: it writes them after this time.
+SETTLE_S = 5.0
 # Changes of one transaction, so that other writers get their turn.
 BATCH = 512
 # Changes to hold while they cannot be written.
@@ -118,6 +120,7 @@ class JobRecorder:
         self._seen: dict[str, _Seen] = {}
         self._known: dict[str, tuple[int, int]] = {}  # by UID: id of the job and of its last known change
         self._pending: list[_Change] = []
+        self._contested_s: dict[str, float] = {}  # by UID: since when others have written other news
         self._covered = ""
         self._from_s: float | None = None  # of the current observation; None while there is none
         self._to_s = self._ended_s = 0.0
@@ -159,7 +162,7 @@ class JobRecorder:
             self._ended_s = self._ended_s or await asyncio.to_thread(self._last_observed_s)
             unended = await asyncio.to_thread(self._unended)
         self._to_s = max(self._to_s, now_s)
-        if found is not self._compared or is_late:
+        if found is not self._compared or is_late or self._contested_s:
             self._compare(found, self._mirror.all_jobs, now_s, unended, is_late=is_late)
             self._compared = found
         if self._pending or now_s > self._written_s + WRITE_S:
@@ -191,12 +194,13 @@ class JobRecorder:
         is_late: bool,
     ) -> None:
         names, life, seen = self._own_names(found.user), found.life, self._seen
+        contested = self._contested_s
         when = now_s, is_late, self._ended_s or None if is_late else None
         after: dict[str, _Seen] = {}
         for job in jobs:
             uid = job.uid
             old, alerts = seen.get(uid), _alerts(life[uid]) if uid in life else ""
-            if old is not None and old.job is job and old.state.alerts == alerts:
+            if old is not None and old.job is job and old.state.alerts == alerts and uid not in contested:
                 after[uid] = old
                 continue
             is_mine = job.user in names
@@ -205,7 +209,7 @@ class JobRecorder:
             cause = self._cause_of(uid) if job.status.has_failed else ""
             new = after[uid] = _Seen(job, _state_of(job, alerts), cause)
             is_explained = is_mine and old is not None and (old.job.reason, old.cause) != (job.reason, cause)
-            if old is None or old.state != new.state or is_explained:
+            if old is None or old.state != new.state or is_explained or uid in contested:
                 self._pending.append(_Change(uid, job, new.state, job.reason, cause, is_mine, *when))
         gone = {uid: ref for uid, ref in unended.items() if uid not in after}
         gone |= {
@@ -215,6 +219,7 @@ class JobRecorder:
             if self._covered in ("", ref.namespace) and self._mirror.is_current(ref):
                 self._pending.append(_Change(uid, None, JobState(DELETED), "", "", False, *when))
         self._seen = after
+        self._contested_s = {uid: at_s for uid, at_s in contested.items() if uid in after}
 
     def _write(self) -> None:
         while self._pending or self._from_s is not None:
@@ -225,6 +230,7 @@ class JobRecorder:
                 self._written_s = self._to_s
                 return
             self._known.update(found)
+            self._contested_s = {uid: at_s for uid, at_s in self._contested_s.items() if uid not in found}
             del self._pending[: len(batch)]
             self._written_s = self._to_s
             if not self._pending:
@@ -247,7 +253,7 @@ class JobRecorder:
     def _put_change(
         self, connection: sqlite3.Connection, change: _Change, number: int, last: int
     ) -> tuple[int, int] | None:
-        # Returns the ids of the job and of its change; None if nothing is known of a job that is gone.
+        # Returns the ids of the job and of its change; None if it is not written, or not yet.
         job, state = change.job, change.state
         rows = connection.execute(_FIND_CHANGES, (number, last)).fetchall() if number else []
         if not rows:  # also if it was deleted meanwhile
@@ -256,22 +262,27 @@ class JobRecorder:
             last = last if change.is_late else 0
             rows = connection.execute(_FIND_CHANGES, (number, last)).fetchall() if number else []
         # Another observer may have written it already, and what followed.
-        same = [each for each in rows if each[4:] == state]
+        same = [each for each in rows if _is_same(JobState._make(each[4:]), state)]
         if same:
             row, _, *texts = min(same, key=lambda each: (each[0] == last, each[0]))[:4]
             if change.reason and texts != [change.reason, change.cause]:
                 update = "UPDATE changes SET reason = ?, cause = ? WHERE id = ?"
                 connection.execute(update, (change.reason, change.cause or texts[1], row))
             return number, row
+        now_s = change.now_s
+        if any(each[0] > last for each in rows) and job is not None:
+            now_s = self._contested_s.setdefault(change.uid, now_s)
+            if change.now_s - now_s < SETTLE_S:
+                return None
         was, was_at_s = (rows[-1][4], rows[-1][1]) if rows else ("", 0.0)
         if job is None and not number:
             return None
         if job is not None and not number:
             about = *msgspec.structs.astuple(job.ref), job.user, _seconds(job.created), change.is_mine
             number = connection.execute(_PUT_JOB, (self._context, job.uid, *about)).lastrowid or 0
-        at_s = _moment(job, was, state, change.now_s) if job is not None else None
+        at_s = _moment(job, was, state) if job is not None else None
         is_exact = at_s is not None and was_at_s < at_s <= change.now_s
-        at_s = at_s if is_exact and at_s is not None else max(change.now_s, was_at_s)
+        at_s = at_s if is_exact and at_s is not None else max(now_s, was_at_s)
         for step_s, step in _steps(job, was, state) if job is not None and change.is_mine else ():
             if was_at_s < step_s < at_s:
                 connection.execute(_PUT_CHANGE, (number, step_s, None, "", "", *step))
@@ -292,12 +303,18 @@ def _state_of(job: Job, alerts: str) -> JobState:
     return JobState(str(job.status), alerts, job.restarts_total, job.gpus_allocated, job.gpus_waiting, nodes)
 
 
+def _is_same(one: JobState, other: JobState) -> bool:
+    # Observers read logs at different times, which no longer matters at the end.
+    is_over = other.status in OVER
+    return (one._replace(alerts=other.alerts, nodes=other.nodes) if is_over else one) == other
+
+
 def _alerts(signs: LifeSigns) -> str:
     silent = [NoticeEvent.SILENT] if signs.silence is not None else []
     return " ".join([*silent, *(NoticeEvent(each.rule) for each in signs.alerts)])
 
 
-def _moment(job: Job, was: str, state: JobState, now_s: float) -> float | None:
+def _moment(job: Job, was: str, state: JobState) -> float | None:
     """Return the time of a change of status as far as the job's object tells it; None if it does not."""
     if job.status.is_final:
         return _seconds(job.finished or job.last_exit)
