@@ -163,7 +163,7 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 94_300),
+        "source lines": (lines_in(SOURCES), 94_700),
         "source files": (len(SOURCES), 467),
         "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_040),
         "lines of the trainers": (lines_in(trainer), 3_950),
