@@ -245,6 +245,8 @@ class Console(BaseConsole):
             async with asyncio.TaskGroup() as group:
                 group.create_task(session.observe("console"))
                 group.create_task(report_news(self, session))  # once that has begun
+                if self.notifier is not None:
+                    group.create_task(self.notifier.share())
 
     def _show_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +21,9 @@ from tui.settings.options import RULES_AT_END, NoticeEvent, NotifyOptions
 from tui.tables.column import Cell, ListColumn
 from tui.tables.filters import own_names
 from tui.text.format import NOTHING, CellStyle, Clock, Run, count, reason_text, timestamp, trouble_text
+
+if TYPE_CHECKING:
+    from tui.runs.journal.database import Journal
 
 MAX_NOTICES = 500
 # A repeated event of a job is counted, but not reported again within this time.
@@ -94,12 +99,28 @@ class JobNotice(msgspec.Struct, frozen=True):
         }
 
 
+def stored_notices(journal: Journal, context: str) -> list[JobNotice]:
+    """Read the newest notices of a context from the journal, oldest first; damaged ones are left out."""
+    find = "SELECT body FROM notices WHERE context = ? ORDER BY at_s DESC LIMIT ?"
+    found = []
+    for (body,) in reversed(journal.rows(find, context, MAX_NOTICES)):
+        with suppress(msgspec.MsgspecError, ValueError, TypeError):
+            notice = msgspec.json.decode(body, type=JobNotice)
+            if notice.context == context and notice.at.tzinfo is not None:
+                found.append(notice)
+    return found
+
+
 class NoticeLog:
-    """Notices of this session, one per job and event."""
+    """Notices of this session and of other observers, one per job and event."""
 
     def __init__(self, options: NotifyOptions) -> None:
         self._options = options
         self._by_key: dict[str, JobNotice] = {}
+        self._stored: dict[str, JobNotice] = {}
+        self._merged = set[str]()  # contexts
+        # Stored by other observers, and not found here yet; True for those from before this session.
+        self._foreign: dict[str, bool] = {}
         self._items: tuple[JobNotice, ...] | None = ()
         self._jobs: dict[str, _Seen] = {}
         self._seen: object = None
@@ -145,6 +166,42 @@ class NoticeLog:
         while len(self._by_key) > MAX_NOTICES:
             del self._by_key[next(iter(self._by_key))]
         return found
+
+    def merge(self, context: str, notices: Iterable[JobNotice]) -> None:
+        """Replace the notices of a context by those that are stored now, except those that changed here."""
+        found = {each.key: each for each in notices if each.event in self._options.events}
+        others = {key: each for key, each in self._stored.items() if each.context != context}
+        deleted = self._stored.keys() - self._by_key.keys()
+        merged = {key: each for key, each in self._by_key.items() if each.context != context}
+        for key in found.keys() - self._by_key.keys() - deleted:
+            self._foreign[key] = context not in self._merged
+        merged |= {key: each for key, each in found.items() if key not in deleted}
+        for key, each in self._by_key.items():
+            if self._stored.get(key) is not each:
+                other = found.get(key, each)
+                is_seen = each.is_seen or (other.is_seen and abs(each.at - other.at) < REPEATED)
+                merged[key] = replace(each, is_seen=is_seen)
+        if merged != self._by_key:
+            self._items = None
+        self._by_key, self._stored = merged, others | found
+        self._merged.add(context)
+
+    def unsaved(self) -> tuple[list[tuple[object, ...]], dict[str, JobNotice]]:
+        """Return statements that store what has changed, and what `record_saved` takes after them."""
+        put = "INSERT OR REPLACE INTO notices (context, key, at_s, body) VALUES (?, ?, ?, ?)"
+        changed = [each for key, each in self._by_key.items() if self._stored.get(key) is not each]
+        gone = [each for key, each in self._stored.items() if key not in self._by_key]
+        return [
+            *(
+                (put, each.context, each.key, each.at.timestamp(), msgspec.json.encode(each))
+                for each in changed
+            ),
+            *(("DELETE FROM notices WHERE context = ? AND key = ?", each.context, each.key) for each in gone),
+        ], self._by_key.copy()
+
+    def record_saved(self, notices: dict[str, JobNotice]) -> None:
+        """Remember that these notices, and no others, are stored."""
+        self._stored = notices
 
     def newest(self, notices: Iterable[JobNotice]) -> list[JobNotice]:
         """Return the current state of notices; the reason may have changed, and restarts may be withdrawn."""
@@ -218,10 +275,14 @@ class NoticeLog:
             self.mark_seen(*filter(None, (self._find(notice.uid, event) for event in NoticeEvent)))
             self._withdraw_restart(notice)
         old = self._by_key.pop(notice.key, None)
+        was_before = self._foreign.pop(notice.key, None)
         if old is None:
             self._put(notice)
             return [notice]
         is_repeated = notice.at - old.at < REPEATED
+        if is_repeated and was_before is not None:  # it is the same event, found by another observer first
+            self._put(old)
+            return [] if was_before else [old]
         # A job ends only once; its operator may report it later than its pods.
         count = old.count + (not (is_final and is_repeated))
         self._put(replace(notice, count=count, is_seen=old.is_seen and is_repeated))

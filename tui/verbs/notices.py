@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
@@ -16,7 +17,7 @@ from tui.screens.base.console import BaseConsole, Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.settings.keys import EVERYWHERE
 from tui.settings.options import NoticeEvent
-from tui.tables.notices import LOOKS, WORDS, JobNotice, NoticeLog, counter
+from tui.tables.notices import LOOKS, WORDS, JobNotice, NoticeLog, counter, stored_notices
 from tui.terminal.hooks import HookRunner, notification
 from tui.text.format import Clock, age
 
@@ -32,6 +33,8 @@ TOAST_S, FAILURE_S, NEWS_S = 5.0, 10.0, 15.0
 MAX_LINES, MAX_REASON, MAX_LINE = 2, 240, 100
 # Older events are reported with their age, such as those found after a reconnect.
 RECENT_S = 60.0
+# Interval at which notices of other consoles are looked for.
+SHARE_S = 5.0
 
 
 class Notifier:
@@ -44,6 +47,8 @@ class Notifier:
         self._pending: list[JobNotice] = []
         self._timer: Timer | None = None
         self._is_waiting = False
+        self._changed = asyncio.Event()
+        self._reported = 0
         self._hooks = HookRunner(self._options.exec, console.options.log_file, self._report_hook)
 
     def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...]) -> None:
@@ -52,6 +57,28 @@ class Notifier:
         if self._pending and self._timer is None:
             self._timer = self._console.set_timer(TOGETHER_S, self._flush)
         self._publish()
+
+    async def share(self) -> None:
+        """Exchange notices of this context with the journal until cancelled, and report its problems."""
+        journal, context = self._console.context.runs.journal, self._console.snapshot.context
+        version: int | None = None
+        while True:
+            self._changed.clear()
+            newest = await asyncio.to_thread(lambda: journal.version)
+            if newest != version:  # another connection has written
+                self.log.merge(context, await asyncio.to_thread(stored_notices, journal, context))
+                version = newest
+                self._publish()
+            statements, saved = self.log.unsaved()
+            is_saved = not statements or await asyncio.to_thread(journal.write, *statements)
+            if is_saved:
+                self.log.record_saved(saved)
+            for problem in journal.problems[self._reported :]:
+                self._report(problem, "The journal of past runs, logs and notices has a problem.")
+            self._reported = len(journal.problems)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SHARE_S):
+                    await self._changed.wait()
 
     def mark_seen(self, *notices: JobNotice) -> None:
         """Mark notices as seen."""
@@ -66,6 +93,7 @@ class Notifier:
         if self._console.notices is not self.log.items:
             self._console.notices = self.log.items
             self._console.unseen = counter(self.log.unseen())
+            self._changed.set()
 
     def _is_unexplained(self, notice: JobNotice) -> bool:
         session = self._console.session
@@ -128,17 +156,15 @@ class Notifier:
         )
 
     def _report_hook(self, problem: str) -> None:
-        self._console.notify(
-            f"{problem}\nIts output is in {self._console.options.log_file}.",
-            title="notify.exec failed; later failures are only in the log.",
-            severity="warning",
-            timeout=FAILURE_S,
-            is_toast=True,
-        )
+        place = f"Its output is in {self._console.options.log_file}."
+        self._report(f"{problem}\n{place}", "notify.exec failed; later failures are only in the log.")
+
+    def _report(self, problem: str, title: str) -> None:
+        self._console.notify(problem, title=title, severity="warning", timeout=FAILURE_S, is_toast=True)
 
 
 def notices(console: BaseConsole, request: ActionRequest) -> None:
-    """List the notices of this session."""
+    """List the notices."""
     from tui.screens.lists.notices import notices_view
 
     console.views.show(Route("notices"), notices_view())

@@ -13,6 +13,7 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import JOBS, Playground, console_on
 from tests.support.sample_cluster import ago
 from tests.tui.settings.keys.world import titled, typed
+from tui.runs.journal.database import JOURNAL_FILE, Journal
 from tui.settings.options import NotifyOptions
 from tui.tables.notices import JobNotice
 from tui.verbs import notices
@@ -148,6 +149,39 @@ async def test_opening_a_job_marks_all_of_its_notices_as_seen(tmp_path: Path, ke
         await play.press(key)
         await play.until(titled(play, "Jobs › bert   "))
         await play.until(lambda: "↻" not in header(play) and "▸" not in header(play))
+
+
+async def test_notices_are_stored_and_shared_with_other_consoles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "SHARE_S", 0.05)
+    other = Journal(tmp_path / "state")
+    async with console_on(tmp_path, **scene(BERT)) as play:
+        tell(play, failed := ended(BERT, "Failed", HOSTILE))
+        await play.until(lambda: other.rows("SELECT key FROM notices"))
+    async with console_on(tmp_path, **scene(failed)) as play:
+        await play.until(lambda: "✕1" in header(play))
+        await play.press(*typed("notices"))
+        await play.until(titled(play, "Notices (1)"))
+        await play.until(lambda: b'"is_seen":true' in other.rows("SELECT body FROM notices")[0][0])
+        assert "✕" not in header(play) and "[red]x[/]" in play.text
+        assert other.write(("DELETE FROM notices",))
+        await play.until(titled(play, "Notices (0)"))
+
+
+async def test_a_problem_of_the_journal_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[str] = []
+    monkeypatch.setattr(notices.Notifier, "_report", lambda _, problem, title: reports.append(problem))
+    monkeypatch.setattr(notices, "SHARE_S", 0.05)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / JOURNAL_FILE).write_bytes(b"no database" * 999)
+    async with console_on(tmp_path, **scene(BERT)) as play:
+        await play.until(lambda: reports)
+        tell(play, ended(BERT, "Failed"))
+        await play.until(lambda: Journal(tmp_path / "state").rows("SELECT key FROM notices"))
+        assert len(reports) == 1 and "it was moved to journal-damaged-" in reports[0]
 
 
 async def test_many_failures_at_once_share_toasts_and_are_all_listed(

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from k8s.snapshot import NO_SIGNS, ClusterSnapshot, CurveAlert, Job, LifeSigns, Missing, Silence
 from k8s.status import Status
 from tests.support.objects import joined, pod_of, pytorch_job
+from tui.runs.journal.database import Journal
 from tui.settings.options import NoticeEvent, NotifyOptions
-from tui.tables.notices import MAX_NOTICES, REPEATED, JobNotice, NoticeLog, counter
+from tui.tables.notices import MAX_NOTICES, REPEATED, JobNotice, NoticeLog, counter, stored_notices
 from tui.terminal.hooks import MAX_RUNNING, MAX_WAITING, HookRunner, hook_environment, hook_problem, run_hook
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -56,6 +57,14 @@ class Watched:
         pairs = [(each, NO_SIGNS) if isinstance(each, Job) else each for each in seen if each is not None]
         jobs, life = tuple(job for job, _ in pairs), {job.uid: signs for job, signs in pairs}
         return self.log.update(replace(LAB, life=life, **fields), jobs, self.now)
+
+    def share(self, journal: Journal) -> str:
+        """Exchange notices as a console does, and return those that it has, unseen ones with a star."""
+        self.log.merge("lab", stored_notices(journal, "lab"))
+        statements, saved = self.log.unsaved()
+        assert journal.write(*statements)
+        self.log.record_saved(saved)
+        return ", ".join(each.text + "*" * (not each.is_seen) for each in self.log.items)
 
     def events(self, *jobs: Seen | None, **fields: Any) -> list[str]:
         return [f"{each.job.name} {each.event}" for each in self.see(*jobs, **fields)]
@@ -296,6 +305,85 @@ def test_the_reason_of_an_ended_job_leaves_out_pods_that_are_still_there_for_a_m
         (notice,) = watched.see(replace(OLD, status=Status.FAILED, reason=reason))
         assert notice.reason == shown
         assert watched.see(replace(OLD, status=Status.FAILED, reason=shown)) == []
+
+
+def test_notices_outlive_their_console_and_other_consoles_show_them(tmp_path: Path) -> None:
+    one, other, failed = Watched(), Watched(), replace(OLD, status=Status.FAILED)
+    for each in (one, other):
+        each.see(OLD, job("b"))
+        assert each.share(Journal(tmp_path)) == ""
+    assert one.events(failed, job("b")) == ["bert failed"]
+    one.share(Journal(tmp_path))
+    assert other.share(Journal(tmp_path)) == "bert failed*"
+    assert other.events(failed, job("b")) == ["bert failed"], "it has not reported it yet"
+    assert other.events(failed, job("b", status=Status.SUCCEEDED)) == ["b ended"]
+    other.log.mark_seen(other.log.items[1])
+    assert other.share(Journal(tmp_path)) == "b ended*, bert failed"
+    before = one.log.items
+    assert one.share(Journal(tmp_path)) == "b ended*, bert failed" and one.log.items is not before
+    items = one.log.items
+    assert one.share(Journal(tmp_path)) and one.log.items is items, "nothing has changed"
+    assert Watched().share(Journal(tmp_path)) == "b ended*, bert failed"
+    assert Watched(events=(NoticeEvent.ENDED,)).share(Journal(tmp_path)) == "b ended*"
+    elsewhere = NoticeLog(NotifyOptions())
+    elsewhere.merge("farm", stored_notices(Journal(tmp_path), "farm"))
+    assert elsewhere.items == ()
+
+
+@pytest.mark.parametrize(("is_old", "found"), [(False, []), (True, ["bert silent"])])
+def test_an_event_that_was_stored_before_a_restart_is_not_reported_again(
+    tmp_path: Path, is_old: bool, found: list[str]
+) -> None:
+    before, after = Watched(), Watched()
+    before.see(OLD)
+    before.see(SILENT, after_s=61)
+    before.share(Journal(tmp_path))
+    after.now = NOW + REPEATED * is_old
+    silent = OLD, LifeSigns(Silence(after.now, 2.0))
+    after.see(OLD)
+    assert after.share(Journal(tmp_path)) == "bert went silent*"
+    assert after.events(silent, after_s=90) == found
+    assert after.share(Journal(tmp_path)) == f"bert went silent{' ×2' * is_old}*"
+    assert after.events(OLD) == after.events(silent) == [] and after.log.items[0].count == 2 + is_old
+
+
+def test_changes_of_this_console_since_the_last_exchange_stay(tmp_path: Path) -> None:
+    one, other = Watched(), Watched()
+    for each in (one, other):
+        each.see(OLD)
+        each.see(broken(OLD))
+        each.share(Journal(tmp_path))
+    other.log.mark_seen(*other.log.items)
+    other.share(Journal(tmp_path))
+    for restarts in (1, 2):
+        one.see(restarted(OLD, restarts))
+    assert one.share(Journal(tmp_path)) == "bert restarted ×2"
+    one.see(replace(OLD, status=Status.FAILED))  # withdraws a restart
+    shown = "bert failed*, bert restarted"
+    assert one.share(Journal(tmp_path)) == shown == other.share(Journal(tmp_path))
+
+
+def test_a_withdrawn_notice_is_deleted_for_other_consoles_too(tmp_path: Path) -> None:
+    one, other = Watched(), Watched()
+    one.see(OLD)
+    one.see(broken(OLD))
+    assert one.share(Journal(tmp_path)) == other.share(Journal(tmp_path)) == "bert restarted*"
+    one.see(replace(OLD, status=Status.FAILED))
+    assert one.share(Journal(tmp_path)) == other.share(Journal(tmp_path)) == "bert failed*"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{", b'{"at": 1}', 7, "naive", "farm"])
+def test_damaged_stored_notices_are_left_out(tmp_path: Path, body: object) -> None:
+    watched = Watched()
+    watched.see(OLD)
+    watched.see(replace(OLD, status=Status.FAILED))
+    watched.share(journal := Journal(tmp_path))
+    ((good,),) = journal.rows("SELECT body FROM notices")
+    body = {"naive": good.replace(b'Z"', b'"'), "farm": good.replace(b'"lab"', b'"farm"')}.get(
+        str(body), body
+    )
+    assert body != good and journal.write(("INSERT INTO notices VALUES ('lab', 'x', 1, ?)", body))
+    assert [each.text for each in stored_notices(journal, "lab")] == ["bert failed"]
 
 
 HOSTILE = 'it\'s $(touch gone) `touch gone`; "x" & | > gone\nnext\0\x1b]0;x\x07'

@@ -124,7 +124,9 @@ class Journal:
 
     def reopened(self) -> Journal:
         """Return another connection to it, for long transactions; in memory, one to a new journal."""
-        return Journal(self.path.parent if self.path is not None else None, self.history)
+        found = Journal(self.path.parent if self.path is not None else None, self.history)
+        found.problems = self.problems
+        return found
 
     @property
     def size_bytes(self) -> int:

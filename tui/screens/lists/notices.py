@@ -1,4 +1,4 @@
-"""List of the notices of this session."""
+"""List of the notices of the last days."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _content(view: DescribedList, columns: Any) -> ListContent:
         rows=[Row(each.key, cells(each, clock, columns)) for each in found],
         title=[f"Notices ({len(found)})"],
         totals=f"Σ {plural(len(found), 'notice')}{full}",
-        empty="No news about your jobs since the console was opened.",
+        empty="No news about your jobs in the last days.",
     )
 
 
