@@ -124,7 +124,7 @@ async def _work(options: ConsoleOptions, client: Client, is_for_all_users: bool,
     lock = _locked(options, context, namespace, is_for_all_users)
     causes = known_causes(options) if options.causes_file.exists() else None
     names = everyone if is_for_all_users else own_names
-    runs = RunStore(options.state_folder)
+    runs = RunStore(options.state_folder, options.history)
     session = Session(client, options, runs, causes, is_narrow=bool(namespace), names=names)
     session.reasons.max_hidden, session.mirror.idle_factor = MAX_FAILURES, IDLE_FACTOR
 
@@ -157,7 +157,10 @@ def _locked(options: ConsoleOptions, context: str, namespace: str, is_for_all_us
     Raises:
         KubeError: Another process holds it, or the state folder cannot be written.
     """
-    lock, journal = RecorderLock(options.state_folder, context), Journal(options.state_folder)
+    lock, journal = (
+        RecorderLock(options.state_folder, context),
+        Journal(options.state_folder, options.history),
+    )
     try:
         holder = lock.acquire(namespace, is_for_all_users=is_for_all_users)
     except OSError as error:

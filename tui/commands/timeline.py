@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the events by job, the newest first, and the unobserved times."""
     context, clock, now_s = recorded_place(options)[0], Clock.ahead(0), time.time()
-    journal = Journal(options.state_folder)
+    journal = Journal(options.state_folder, options.history)
     kind, name = split_name(flags.job) if flags.job else ("", "")
     is_for_all = flags.all_users or bool(name)
     since_s = now_s - min(flags.since or 0, MAX_SINCE_S)

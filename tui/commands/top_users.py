@@ -97,7 +97,7 @@ def print_ledger(options: ConsoleOptions, flags: argparse.Namespace) -> None:
     if not flags.since:
         raise WrongUsage("--since must be longer than 0s, e.g. 7d.")
     context, namespace = recorded_place(options)
-    journal = RunStore(options.state_folder).journal
+    journal = RunStore(options.state_folder, options.history).journal
     to_s = time.time()
     from_s = max(0.0, to_s - flags.since)
     found = read_ledger(journal, context, namespace, from_s, to_s)
