@@ -9,8 +9,9 @@ from tui.commands.support.confirm import PromptUi, wait_until_gone
 from tui.commands.support.connect import check_may_change, cluster, read_cluster
 from tui.commands.support.job_name import add_jobs, find_jobs
 from tui.commands.support.output import add_yes, check_can_confirm, write, write_stderr
-from tui.runs.run_records import NodesAndPods, record_runs
+from tui.runs.run_records import NodesAndPods
 from tui.runs.store import RunStore
+from tui.session.last_facts import record_runs
 from tui.settings.options import ConsoleOptions
 from tui.text.change_plans import PROPAGATIONS, delete_plan
 from tui.verbs.changes import LONGEST_S, delete, leftover_lines

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
-from k8s.text.errors import KubeError
+from k8s.text.errors import KubeError, NotFound, Unreachable
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.job_name import add_job, find_job
@@ -62,10 +62,19 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print one job, or its line of the list at each change."""
     if flags.watch:
         return await _watch(options, flags)
+    is_object = flags.output in ("json", "yaml")
     async with cluster(options, is_brief=True) as client:
-        snapshot, reasons = await read_cluster(options, client)
-        job = find_job(snapshot, flags.job, flags.job_type)
-        is_object = flags.output in ("json", "yaml")
+        try:
+            snapshot, reasons = await read_cluster(options, client)
+            job = find_job(snapshot, flags.job, flags.job_type)
+        except (NotFound, Unreachable) as error:
+            from tui.commands.support.past_run import find_past, print_past  # slow to import
+
+            past = find_past(options, client.config, flags.job, flags.job_type, error)
+            if past is None:
+                raise
+            print_past(past, flags.output)
+            return 0
         tensorboard, forwarded, (job, now) = await asyncio.gather(
             find_tensorboard_url(client, job),
             _is_forwarded(client, job, is_needed=not is_object),

@@ -26,8 +26,9 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.commands.support.parser import seconds
-from tui.runs.run_records import NodesAndPods, record_runs
+from tui.runs.run_records import NodesAndPods
 from tui.runs.store import RunStore
+from tui.session.last_facts import record_runs
 from tui.settings.options import ConsoleOptions, local_user
 from tui.tables.column import Cell, ListColumn, pick, values_of
 from tui.tables.jobs import COLUMNS as JOB_COLUMNS

@@ -24,10 +24,8 @@ from k8s.text.errors import KubeError, NotFound
 from tui.runs.alerts import curve_alerts
 from tui.runs.curve_feed import LOG_LINES, CurveFeed
 from tui.runs.journal.kept_facts import keep_curves
-from tui.runs.journal.kept_logs import keep_logs
 from tui.runs.log_points import log_curves
 from tui.runs.record import RunRecord, loss_tag, with_template, with_values
-from tui.runs.store import RunStore
 from tui.settings.options import AlertRule
 from tui.text.gpu_links import format_number
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 
 # Lines at the end of a log in which the total rate of a benchmark is searched.
 LAST_LINES = 50
-# Limit for all reads before jobs are deleted.
-BEFORE_DELETE_S = 3.0
 
 
 class NodesAndPods(NamedTuple):
@@ -201,27 +197,6 @@ def as_deleted(record: RunRecord) -> RunRecord:
     if record.has_ended:
         return record
     return msgspec.structs.replace(record, status="Deleted", ended_s=time.time())
-
-
-async def record_runs(
-    client: Client,
-    jobs: Iterable[Job],
-    store: RunStore,
-    place: NodesAndPods = NOTHING_KNOWN,
-    hub: LogHub | None = None,
-) -> None:
-    """Record jobs that are about to be deleted, and their logs, as far as `BEFORE_DELETE_S` seconds allow."""
-    logs = hub or LogHub(client)
-
-    async def read(job: Job) -> None:
-        if job.uid not in store:
-            store.add(as_deleted(job_record(job, client.config.context)))
-            store.add(as_deleted(await read_run(client, job, place, logs, store.journal)))
-        await keep_logs(store.journal, job, logs.read_tail, logs.streamed_lines)
-
-    with suppress(TimeoutError):
-        async with asyncio.timeout(BEFORE_DELETE_S):
-            await asyncio.gather(*map(read, jobs))
 
 
 async def is_gone(client: Client, ref: JobRef, uid: str) -> bool:

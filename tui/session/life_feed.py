@@ -46,9 +46,11 @@ from tui.runs.run_records import (
     with_log,
 )
 from tui.runs.store import RunStore
+from tui.session.last_facts import keep_job_events
 from tui.session.life import FIRST_LINES, LINES, READS_PER_S, Life, few_of
 from tui.settings.options import DEFAULT_ALERTS, RULES_AT_END, AlertRule
 from tui.tables.filters import own_names
+from tui.tables.jobs import restarts_of
 
 # Shortest interval between two reads of one log.
 READ_S = 30.0
@@ -158,6 +160,7 @@ class LifeFeed:
         self._limiter = RateLimiter(per_s, BURST, reserve=0, background_delay_s=0)
         self._kept_limiter = RateLimiter(KEPT_PER_S, KEPT_BURST, reserve=0, background_delay_s=0)
         self._to_keep: asyncio.Queue[tuple[Job, ReadTail]] = asyncio.Queue()
+        self._with_events: asyncio.Queue[Job] = asyncio.Queue()
 
     def _is_idle(self) -> bool:
         self._next_chief()
@@ -178,6 +181,7 @@ class LifeFeed:
         with background_requests():
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep_ended())
+                group.create_task(self._keep_events())
                 while True:
                     await slots.acquire()
                     while (found := self._next()) is None:
@@ -233,6 +237,8 @@ class LifeFeed:
                 reads = self._reads[uid] = _JobReads(job, JobLiveness(self._least_s))
             if job.status.is_final and not reads.job.status.is_final:
                 reads.at_s = -math.inf  # to read its last loss
+            if restarts_of(job) > restarts_of(reads.job) and self._is_own(job):
+                self._with_events.put_nowait(job)
             reads.job = job
         for job in visible:
             if job.uid not in self._signs and job.status.is_final:
@@ -388,7 +394,8 @@ class LifeFeed:
             return
         await self._describe(reads)
         job = await find_ranks(self.client, reads.job, ranks=reads.ranks, is_urgent=False)
-        is_own = self._is_own(job)
+        if is_own := self._is_own(job):
+            self._with_events.put_nowait(job)
         if (target := next(iter(targets_of(job)), None)) is not None:
             try:
                 tail = await self._hub.read_tail(target, KEPT_LINES if is_own else FIRST_LINES)
@@ -433,6 +440,17 @@ class LifeFeed:
             await keep_logs(self.runs.journal, job, read_tail, self._known_lines(job))
             self._to_keep.task_done()
 
+    async def _keep_events(self) -> None:
+        while True:
+            jobs = [await self._with_events.get()]
+            await self._kept_limiter.acquire(is_urgent=False)
+            while not self._with_events.empty():  # one request serves those of a namespace
+                jobs.append(self._with_events.get_nowait())
+            pods, journal = self._place().pods, self.runs.journal
+            await keep_job_events(self.client, journal, jobs, pods, self._jobs())
+            for _ in jobs:
+                self._with_events.task_done()
+
     async def _read_kept(
         self, chief: Target, tail: Sequence[LogLine], target: Target, lines: int
     ) -> Sequence[LogLine]:
@@ -447,6 +465,8 @@ class LifeFeed:
         try:
             if await is_gone(self.client, job.ref, job.uid):
                 await self._keep_streamed(job)
+                if self._is_own(job):
+                    self._with_events.put_nowait(job)
                 await self._record(reads, as_deleted(replace_record(self._newest(reads), is_partial=True)))
         finally:
             for by_uid in (self._gone, self._reads):

@@ -108,8 +108,13 @@ def fold_job_events(
 
     Equal events about several objects of one kind are one.
     """
+    return fold_named_events(select_job_events(events, relatives, since))
+
+
+def fold_named_events(found: Iterable[tuple[str, Event]]) -> list[FoldedEvent]:
+    """Fold equal events, each after the name of its object, newest first."""
     alike: dict[tuple[str, ...], list[tuple[str, Event]]] = {}
-    for name, event in select_job_events(events, relatives, since):
+    for name, event in found:
         key = (event.involved_object.kind, event.type or "", event.reason or "", event.message or "")
         alike.setdefault(key, []).append((name, event))
     return sorted(map(fold, alike.values()), key=lambda each: event_order(each.newest), reverse=True)

@@ -132,7 +132,7 @@ def delete(console: BaseConsole, request: ActionRequest) -> None:
 
 
 async def _delete(console: BaseConsole, session: Session, plan: ChangePlan) -> None:
-    from tui.runs.run_records import record_runs
+    from tui.session.last_facts import record_runs
 
     async def record(jobs: Sequence[Job]) -> None:
         await record_runs(session.client, jobs, session.runs, session.place, session.logs)

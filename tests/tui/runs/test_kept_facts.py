@@ -10,11 +10,45 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.models import convert
+from k8s.models.event import Event
 from tests.support.event_files import T0, curve
 from trainer.tfevents import Restart
 from tui.runs.journal.database import Journal
-from tui.runs.journal.kept_facts import KEPT_CURVES, KEPT_POINTS, KeptCurves, add_curves, keep_curves
+from tui.runs.journal.kept_facts import (
+    KEPT_CURVES,
+    KEPT_EVENTS,
+    KEPT_POINTS,
+    KeptCurves,
+    add_curves,
+    keep_curves,
+    keep_events,
+    kept_events,
+)
 from tui.runs.series import few_points
+
+
+def told(name: str, count: int, minute: int, message: str = "said") -> tuple[str, Event]:
+    last = f"2026-11-20T18:{minute:02}:00Z"
+    meta = {"name": name, "namespace": "vision", "uid": name, "labels": {"a": "b"}}
+    more = {"count": count, "lastTimestamp": last, "message": message}
+    return name, convert({"metadata": meta, "involvedObject": {"name": f"bert-{name}"}, **more}, Event)
+
+
+def test_events_are_kept_once_with_their_newest_counts_and_no_secrets(tmp_path: Path) -> None:
+    journal, secret = Journal(tmp_path), "password=hunter2hunter2"
+    keep_events(journal, "u", [told("a", 1, 1), told("b", 1, 2, secret)])
+    keep_events(journal, "u", [told("a", 7, 9), told("b", 1, 1, "older")])
+    keep_events(journal, "other", [told("c", 1, 1)])
+    found = kept_events(journal, "u")
+    assert [(about, each.count, each.at) for about, each in found] == [
+        (about, count, told("", 1, minute)[1].at) for about, count, minute in (("b", 1, 2), ("a", 7, 9))
+    ]
+    assert "hunter2" not in (found[0][1].message or "") and found[0][1].metadata.labels is None
+    journal.write(("UPDATE events SET body = 'x' WHERE event_uid = 'a'",))
+    assert [about for about, _ in kept_events(journal, "u")] == ["b"], "a damaged one is left out"
+    keep_events(journal, "many", [told(f"e{at}", 1, at % 60) for at in range(KEPT_EVENTS + 60)])
+    assert len(kept_events(journal, "many")) == KEPT_EVENTS
 
 
 def points_of(journal: Journal, uid: str = "u") -> dict[str, list[tuple[int, float]]]:

@@ -20,13 +20,13 @@ from k8s.jobs.permissions import Permissions
 from k8s.logs import Item, LogHub, LogRequest, targets_of
 from k8s.snapshot import NO_SIGNS, CurveAlert, Job
 from k8s.status import Status
-from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, Stream, refusal, until
+from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, Stream, page, refusal, until
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
 from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.settings.keys.world import PODS, REVIEWS
 from tui.commands.support.life import read_life
-from tui.runs.journal.kept_facts import KeptCurves
+from tui.runs.journal.kept_facts import KeptCurves, kept_events
 from tui.runs.journal.kept_logs import KEPT_LINES, KeptLogs
 from tui.runs.record import RunRecord
 from tui.runs.run_records import read_run
@@ -37,6 +37,7 @@ from tui.text.format import Clock, trouble_text
 from tui.text.instances import format_ranks
 
 LOG = f"{PODS}/bert-master-0/log"
+EVENTS = "/api/v1/namespaces/default/events"
 RUNS = {"name": "pytorch", "state": {"running": {}}, "restartCount": 0}
 
 
@@ -272,14 +273,22 @@ async def ended(
         job = replace(running("bert"), user=client.config.acting_user)
         answers = [now_said(*STEPS)]
         cluster.say(LOG, Compute(lambda _: answers[0]))
+        told = [{"metadata": {"name": each}, "involvedObject": {"name": each}} for each in ("bert", "gpt")]
+        cluster.say(EVENTS, page(told))
         jobs: tuple[Job, ...] = (job,)
         feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(folder))
         async with running_feed(feed):
             await until(lambda: feed.life.losses)
+            jobs = (replace(job, restarts=1),)
+            await until(lambda: cluster.asked(EVENTS))
+            await feed._with_events.join()
+            assert len(kept_events(feed.runs.journal, job.uid)) == 1
+            feed.runs.journal.write(("DELETE FROM events",))
             answers[0] = last
             jobs = (replace(job, status=status),)
             await until(lambda: job.uid in feed.runs)
             await feed._to_keep.join()
+            await feed._with_events.join()
         yield cluster, client, feed, jobs[0]
 
 
@@ -291,6 +300,8 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         assert asked[-1] == str(KEPT_LINES) and asked.count(str(KEPT_LINES)) == 1
         kept = KeptLogs(feed.runs.journal, RunRecord(job.uid))
         assert [each.name for each in kept.targets] == ["master-0"]
+        assert [about for about, _ in kept_events(feed.runs.journal, job.uid)] == ["job"]
+        assert len(cluster.asked(EVENTS)) == 2
         (loss,) = KeptCurves(feed.runs.journal, job.uid).curves()
         assert (loss.tag, list(loss.steps)[-2:], loss.values[-1]) == ("loss", [19, 20], 0.25)
         await read_life(ClusterMirror(client), [job], RunStore())

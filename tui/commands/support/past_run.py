@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, cast
 from k8s.text.errors import KubeError, NotFound, Unreachable, join_sentences
 from tui.commands.support.connect import known_causes, with_cluster_flags
 from tui.commands.support.job_name import split_name, titles
-from tui.commands.support.output import write_stderr
-from tui.runs.journal.kept_facts import SOURCE, KeptCurves
+from tui.commands.support.output import write_list, write_object, write_stderr
+from tui.runs.journal.kept_facts import SOURCE, KeptCurves, kept_events
 from tui.runs.journal.kept_logs import KEPT_LINES, KeptLogs
 from tui.runs.record import RunRecord
 from tui.runs.store import RunStore
 from tui.settings.options import ConsoleOptions
+from tui.tables.column import Values, output_columns, values_of
+from tui.tables.runs import COLUMNS, moment
+from tui.text.format import Clock, timestamp
 from tui.text.kind_words import find_kind
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.models.event import Event
     from k8s.reasons.cause import Cause
     from k8s.reasons.failures import FailureCause, Triage
     from k8s.snapshot import Job
@@ -44,9 +48,14 @@ class PastRun:
         """Its curves, with few points each."""
         return KeptCurves(self._journal, self.record.uid).curves()
 
+    @cached_property
+    def events(self) -> list[tuple[str, Event]]:
+        """Its events, each after the name of its object."""
+        return kept_events(self._journal, self.record.uid)
+
     def has(self, what: str) -> bool:
-        """Return True if there are any `logs` or `curves`."""
-        return bool({"": True, "logs": self.logs.targets, "curves": self.curves}[what])
+        """Return True if there are any `logs`, `curves` or `events`; empty needs none."""
+        return not what or bool(self.logs.targets if what == "logs" else getattr(self, what))
 
     def reach(self, what: str) -> str:
         """Describe what the journal has of it."""
@@ -141,6 +150,28 @@ async def explain_past(options: ConsoleOptions, past: PastRun) -> Cause:
     reason = found.reason if found is not None else record.reason
     sentence = ": ".join(filter(None, (gone_line(record), reason.removesuffix("."))))
     return Cause(f"{sentence}.", tuple(facts), tuple(advice), triage=found)
+
+
+def past_values(past: PastRun) -> Values:
+    """Return the record of a run as JSON, with the keys of `list` as far as they are known."""
+    record = past.record
+    return {
+        **values_of(record, Clock.ahead(0), COLUMNS),
+        "reason": record.reason,
+        "gpus_requested": record.gpus,
+        "created": timestamp(moment(record.created_s)),
+        "labels": record.labels,
+        "is_gone": True,
+        "seen": timestamp(moment(record.seen_s)),
+    }
+
+
+def print_past(past: PastRun, form: str) -> None:
+    """Print the record of a run, or its line of the list of past runs."""
+    if form in ("json", "yaml"):
+        write_object(past_values(past), form)
+    else:
+        write_list(output_columns(COLUMNS), [past.record], Clock.ahead(0), is_wide=form == "wide")
 
 
 async def _triage(kept: KeptLogs, causes: Sequence[FailureCause]) -> Triage | None:

@@ -14,7 +14,10 @@ from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from k8s.models.base import LONG_AGO, Meta
+from k8s.models.event import Event
 from trainer.tfevents import Columns, Restart, ScalarCurve, ScalarSeries
 from tui.runs.series import few_points
 from tui.text.format import newest_point
@@ -23,13 +26,17 @@ from tui.text.natural_order import tag_key
 if TYPE_CHECKING:
     from tui.runs.journal.database import Journal
 
-# Points of a curve, and curves of a run.
-KEPT_POINTS, KEPT_CURVES = 1_000, 32
+# Points of a curve, and curves and events of a run.
+KEPT_POINTS, KEPT_CURVES, KEPT_EVENTS = 1_000, 32, 500
 # Columns of up to two points each, and of up to three where values are not finite.
 _COLUMNS, _BROKEN_COLUMNS = (KEPT_POINTS - 2) // 2, (KEPT_POINTS - 2) // 3
 # Seconds since 1970 up to the year 8307; others are no times.
 _LATEST_S = 2e11
 SOURCE = "the journal"
+_PUT_EVENT = (
+    "INSERT INTO events (event_uid, uid, last_s, body) VALUES (?, ?, ?, ?) ON CONFLICT (event_uid)"
+    " DO UPDATE SET last_s = excluded.last_s, body = excluded.body WHERE excluded.last_s >= last_s"
+)
 
 Points = dict[tuple[str, str], ScalarSeries]
 """Points by the run in a folder, and the tag."""
@@ -174,3 +181,34 @@ class KeptCurves:
 
     def choose_folder(self, _folder: str) -> None:
         """Ignore a folder: the pods are gone."""
+
+
+class _KeptEvent(msgspec.Struct):
+    about: str  # the name of its object in the views of the job
+    event: Event
+
+
+def keep_events(journal: Journal, uid: str, found: Iterable[tuple[str, Event]]) -> None:
+    """Keep the newest events of a job, each after the name of its object, in place of earlier counts."""
+    from k8s.text.redact import Redactor
+
+    redactor, rows = Redactor(), []
+    newest = sorted(found, key=lambda each: each[1].at or LONG_AGO)[-KEPT_EVENTS:]
+    for about, event in newest:
+        meta = event.metadata
+        few = Meta(meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp)
+        event = replace(event, metadata=few, message=redactor.text(event.message or ""))
+        last_s = event.at.timestamp() if event.at is not None else time.time()
+        body = msgspec.json.encode(_KeptEvent(about, event))
+        rows.append((_PUT_EVENT, meta.uid or f"{meta.namespace}/{meta.name}", uid, last_s, body))
+    journal.write(*rows)
+
+
+def kept_events(journal: Journal, uid: str) -> list[tuple[str, Event]]:
+    """Return the events that were kept of a job, the oldest first, each after the name of its object."""
+    found = []
+    for (body,) in journal.rows("SELECT body FROM events WHERE uid = ? ORDER BY last_s", uid):
+        with suppress(msgspec.MsgspecError):  # a damaged one is left out
+            kept = msgspec.json.decode(body, type=_KeptEvent)
+            found.append((kept.about, kept.event))
+    return found

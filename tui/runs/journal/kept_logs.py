@@ -163,12 +163,15 @@ class KeptLogs:
         self.problem = self._store.gaps
         return [*older, *newer] or lines
 
-    def texts(self) -> Iterator[str]:
-        """Yield the log of each container under its name; only for display."""
+    def texts(self, most: int = KEPT_LINES) -> Iterator[str]:
+        """Yield at most so many lines of the log of each container under its name; only for display."""
         for target in self.targets:
-            lines = self._lines.get(target, [])
-            shown = (log_text(each[read_stamp(each)[1] :]) for each in lines)
-            yield "\n".join((f"─ {target.name}, its last {len(lines):,} lines ─", *shown, ""))
+            lines = self.last_lines(target, most)
+            yield "\n".join((f"─ {target.name}, its last {len(lines):,} lines ─", *lines, ""))
+
+    def last_lines(self, target: Target, most: int) -> list[str]:
+        """Return the last lines of a container, for display."""
+        return [log_text(each[read_stamp(each)[1] :]) for each in self._lines.get(target, [])[-most:]]
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
         """Return a pod as far as its log needs it."""

@@ -34,8 +34,9 @@ from tests.k8s.sandbox.live.running import (
 from tests.support.guide_runs import GUIDE
 from tests.support.objects import joined
 from tui.runs.compare import Comparison, fit
-from tui.runs.run_records import NodesAndPods, read_run, record_runs
+from tui.runs.run_records import NodesAndPods, read_run
 from tui.runs.store import RunStore
+from tui.session.last_facts import record_runs
 
 BENCHMARK = """for i in 0 1 2; do echo "Iter #$i: $RATE img/sec per GPU"; done
 echo "Total img/sec on 4 GPU(s): $TOTAL +-2.5"; sleep 600"""
