@@ -44,7 +44,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         except (NotFound, Unreachable) as error:
             from tui.commands.support.past_run import explain_past, find_past
 
-            past = find_past(options, client.config, flags.job, flags.job_type, error)
+            past = await find_past(options, client, flags.job, flags.job_type, error)
             if past is None:
                 raise
             answer = pasteable(options, past.record.namespace, await explain_past(options, past))

@@ -34,7 +34,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         except (NotFound, Unreachable) as error:
             from tui.commands.support.past_run import find_past  # slow to import
 
-            past = find_past(options, client.config, flags.job, flags.job_type, error, "events")
+            past = await find_past(options, client, flags.job, flags.job_type, error, "events")
             if past is None:
                 raise
             found = past.events

@@ -70,7 +70,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         except (NotFound, Unreachable) as error:
             from tui.commands.support.past_run import find_past, print_past  # slow to import
 
-            past = find_past(options, client.config, flags.job, flags.job_type, error)
+            past = await find_past(options, client, flags.job, flags.job_type, error)
             if past is None:
                 raise
             print_past(past, flags.output)
