@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from k8s.client.client import Client
 from k8s.text.errors import KubeError
-from tui.commands.support.connect import read_cluster, recorded_place
+from tui.commands.support.connect import read_cluster, recorded_place, with_cluster_flags
 from tui.commands.support.output import (
     FORMATS,
     WrongUsage,
@@ -110,7 +110,8 @@ def print_ledger(options: ConsoleOptions, flags: argparse.Namespace) -> None:
     since = datetime.fromtimestamp(from_s, UTC)
     if found is None:
         none = f"Nothing was recorded of {context}{in_namespace(namespace)} since {local_time(since)}."
-        write_stderr(f"{none}\nTo record: gpuconsole record, or leave the console open.")
+        hint = with_cluster_flags(options, "To record: gpuconsole record, or leave the console open.")
+        write_stderr(f"{none}\n{hint}")
     elif not users:
         where = f"{in_namespace(namespace)} while it was observed since {local_time(since)}"
         write_stderr(f"No job held a GPU or waited for one{where}.")

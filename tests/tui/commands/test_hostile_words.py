@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,6 +21,8 @@ from tests.support.objects import RECORDED, pod_of, pytorch_job, recorded
 from tests.tui.commands.conftest import CommandLine, PretendedTerminal, echo, write_kubeconfig
 from trainer.tfevents import EventWriter
 from tui.commands import COMMANDS
+from tui.runs.record import RunRecord
+from tui.runs.store import RunStore
 
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u200b\x7f\r"
 """Sets the title, clears the screen, turns what is read around, and cannot be seen."""
@@ -59,14 +62,19 @@ LINES: dict[str, str] = {
     "list": "list -o wide; list -o json; list -o yaml; list -o csv; list {hostile}; list --context {hostile};"
     " list -o {hostile}; list --{hostile};"
     " list -l team={hostile}; list --sort-by {hostile}; list --as {hostile}",
+    "timeline": "timeline --since 1h; timeline --since 1h -o json; timeline {hostile};"
+    " timeline --since {hostile}",
+    "record": "record --{hostile}; record {hostile}",
     "completion": "completion bash; completion {hostile}",
-    "get": "get evil; get evil -o yaml; get {hostile}; --kubeconfig {missing} get evil",
-    "why": "why evil; why {hostile}",
-    "diagnose": "diagnose evil; diagnose fails -o json; diagnose {hostile}",
+    "get": "get evil; get evil -o yaml; get {hostile}; get gone; get gone -o yaml;"
+    " --kubeconfig {missing} get evil",
+    "why": "why evil; why {hostile}; why gone",
+    "diagnose": "diagnose evil; diagnose fails -o json; diagnose {hostile}; diagnose gone",
     "wait": "wait {hostile}; wait evil --timeout {hostile}",
     "describe": "describe node gpu-node-1; describe node {hostile}; describe {hostile}",
     "events": "events evil; events {hostile}",
-    "logs": "logs running; logs {hostile}; logs running -c {hostile}; logs running --since {hostile}",
+    "logs": "logs running; logs {hostile}; logs gone;"
+    " logs running -c {hostile}; logs running --since {hostile}",
     "compare": "compare {folder} {hostile}; compare {folder} {missing};"
     " compare ./{hostile} x --tag {hostile}",
     "runs": "runs; runs {hostile}; runs --sort-by {hostile}",
@@ -120,6 +128,13 @@ def hostile_run(alone: CommandLine, cluster: ScriptedCluster, files: dict[str, s
     alone.set("KUBECONFIG", write_kubeconfig(Path(files["folder"]), cluster.host))
     alone.set("XDG_DATA_HOME", files["folder"])
     alone.set("KUBE_EDITOR", "true")
+    store = RunStore(alone.home / "state" / "gpuconsole")
+    place = {"namespace": "default", "kind": "PyTorchJob", "context": "recorded", "status": "Failed"}
+    store.add(RunRecord("uid-gone", "gone", user=HOSTILE, reason=HOSTILE, command=HOSTILE, **place))  # type: ignore[arg-type]
+    with_job = "INSERT INTO jobs VALUES (1, 'recorded', 'u', ?1, ?1, ?1, 'v1', ?1, 0, 1, 1)"
+    change = "INSERT INTO changes VALUES (1, 1, ?2, NULL, 'Failed', ?1, ?1, '', 0, 0, 0, ?1)"
+    assert store.journal.write((with_job, HOSTILE), (change, HOSTILE, time.time() - 60))
+    store.journal.close()
     return alone
 
 

@@ -454,7 +454,11 @@ async def test_the_ledger_has_hours_in_json_and_a_row_for_each_job_in_csv(ledger
         (["--since", "20m"], 0, "Nothing was recorded of recorded in namespace default since 20"),
         (["--since", "20m", "-A"], 0, "To record: gpuconsole record, or leave the console open."),
         (["--since", "2h", "-n", "audio"], 0, "No job held a GPU or waited for one in namespace audio while"),
-        (["--since", "2h", "--sandbox"], 0, "Nothing was recorded of sandbox in namespace default since 20"),
+        (
+            ["--since", "2h", "--sandbox"],
+            0,
+            "To record: gpuconsole --sandbox record, or leave the console open.",
+        ),
         (["--since", "0s"], 2, "--since must be longer than 0s, e.g. 7d."),
         (["--since", "week"], 2, "'week' is not a duration such as 90s, 10m, 1h30m"),
         (["--since", "2h", "--context", "no"], 1, "There is no context no."),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from k8s.reasons.job_reasons import JobReasons
 
 _COMMAND = re.compile(
-    r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|resume|submit|timeline|top|why)\b)"
+    r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|record|resume|submit|timeline|top|why)\b)"
 )
 
 
