@@ -155,12 +155,12 @@ def _locked(options: ConsoleOptions, context: str, namespace: str, is_for_all_us
     """Take the lock of a context; check the journal, too: without it the recorder is useless.
 
     Raises:
-        KubeError: Another process holds it, or the state folder cannot be written.
+        KubeError: Another process holds it, the state folder cannot be written, or the history is off.
     """
-    lock, journal = (
-        RecorderLock(options.state_folder, context),
-        Journal(options.state_folder, options.history),
-    )
+    if options.history.is_off:
+        raise KubeError(COULD_NOT, f"{options.config_file} says history: off.", "Remove it to record.")
+    state = options.state_folder
+    lock, journal = RecorderLock(state, context), Journal(state, options.history)
     try:
         holder = lock.acquire(namespace, is_for_all_users=is_for_all_users)
     except OSError as error:

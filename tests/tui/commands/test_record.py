@@ -170,18 +170,26 @@ async def test_logs_are_kept_of_the_requested_users_and_namespaces(
         assert not [each for each in cluster.requests if each.path in (PODS, JOBS)]
 
 
-@pytest.mark.parametrize("blocked", ["journal", "lock"])
+@pytest.mark.parametrize("blocked", ["journal", "lock", "history"])
 async def test_nothing_is_recorded_where_nothing_can_be_written(run: CommandLine, blocked: str) -> None:
     state = state_of(run)
     state.mkdir(parents=True)
     if blocked == "lock":
         lock_of(run).path.mkdir()
+    elif blocked == "history":
+        config = run.home / "config" / "gpuconsole" / "config.yaml"
+        config.parent.mkdir(parents=True)
+        config.write_text("history: off\n")
     else:
         with sqlite3.connect(state / JOURNAL_FILE) as journal:
             journal.execute("PRAGMA user_version = 99")
     refused = await run.process("record")
-    reason = "newer gpuconsole" if blocked == "journal" else f"{lock_of(run).path}: Is a directory."
-    refused.reports(1, "Nothing can be recorded.", reason, "XDG_STATE_HOME")
+    reason, advice = {
+        "journal": ("newer gpuconsole", "XDG_STATE_HOME"),
+        "lock": (f"{lock_of(run).path}: Is a directory.", "XDG_STATE_HOME"),
+        "history": ("config.yaml says history: off.", "Remove it to record."),
+    }[blocked]
+    refused.reports(1, "Nothing can be recorded.", reason, advice)
     assert lock_of(run).holder() is None and run.cluster.requests == []
 
 

@@ -83,6 +83,20 @@ def test_a_damaged_journal_is_set_aside_and_named(tmp_path: Path, damage: object
     assert [each.uid for each in RunStore(tmp_path).records()] == ["new", "late"]
 
 
+def test_a_journal_of_the_first_version_keeps_its_runs_and_logs(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / JOURNAL_FILE) as first:
+        for statement in (*module.MIGRATIONS[0], "PRAGMA user_version = 1"):
+            first.execute(statement)
+        run = b'{"uid": "a", "nodes": ["n"]}'
+        first.execute("INSERT INTO runs (uid, record) VALUES ('a', ?)", (run,))
+        first.execute("INSERT INTO logs VALUES ('a', 'pod', 'main', '{}', 9e9, 0, 'x')")
+    store = RunStore(tmp_path)
+    assert [each.uid for each in store.records()] == ["a"]
+    store.journal.prune()  # their age counts from now
+    assert len(store.records()) == 1 and len(store.journal.rows("SELECT 1 FROM logs")) == 1
+    assert store.journal.rows("PRAGMA user_version") == [(len(module.MIGRATIONS),)] and not store.problems
+
+
 def test_a_journal_of_a_newer_version_stays_unchanged(tmp_path: Path) -> None:
     Journal(tmp_path).rows("SELECT 1")
     with sqlite3.connect(tmp_path / JOURNAL_FILE) as other:
