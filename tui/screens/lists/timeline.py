@@ -40,6 +40,8 @@ class PhaseBars(PaintedWidget):
     def render(self) -> Text:
         """Draw the bars; the highest of each line is its maximum, written beside it."""
         found, clock, quiet = self.timeline, Clock.ahead(0), self.look("table--quiet")
+        if not found.until_s:  # it is being read
+            return Text("")
         cells = max(self.size.width - 20, 14)
         lines = []
         for (phase, numbers), style in zip(found.counts(cells).items(), _STYLES, strict=True):
@@ -107,7 +109,7 @@ class TimelineView(DescribedList):
         gaps = f" · {plural(len(found.gaps), 'time')} not observed" if found.gaps else ""
         return ListContent(
             rows=[Row(key, row_cells(each, clock, columns)) for key, each in self._rows.items()],
-            title=["Timeline ({})", f"of {whose} since {since} ({span})"],
+            title=["Timeline ({})", f"of {whose} since {since} ({span})" if self._timeline else ""],
             totals=f"Σ {plural(len(found.entries), 'event')} of {plural(len(jobs), 'job')}{gaps}",
             empty=f"No known events of {whose} since {since}." if self._timeline else "Reading the journal…",
             notice="; ".join(self.context.runs.journal.problems),
