@@ -137,7 +137,7 @@ async def test_a_forbidden_volume_claim_list_is_explained(tmp_path: Path) -> Non
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
         await open_volumes(play, shows="may not list volume claims in namespace default.")
-        assert words in play.text and ":info shows your permissions" in play.text
+        await play.until(lambda: words in play.text and ":info shows your permissions" in play.text, words)
 
 
 async def test_volume_claims_are_listed_when_their_events_are_forbidden(tmp_path: Path) -> None:
