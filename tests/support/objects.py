@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from k8s.cluster.joiner import Joiner, Rows
@@ -92,7 +93,7 @@ def collided(name: str) -> tuple[Object, list[Object], list[bytes]]:
     errors = ("RuntimeError: Connection closed by peer [10.0.0.7]:4022", "IndexError: row 12 of shard 5")
     pods, logs = [], []
     for place, second, error in zip(("master-0", "worker-0"), (7, 5), errors, strict=True):
-        at = f"2026-11-21T11:59:0{second}"
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:00}:0{second}"  # old ones are hidden
         end = {"exitCode": 1, "reason": "Error", "finishedAt": f"{at}Z"}
         status = {"name": "pytorch", "restartCount": 0, "state": {"terminated": end}}
         pods.append(pod_of(job, place, on="a", phase="Failed", gpus=1, containerStatuses=[status]))

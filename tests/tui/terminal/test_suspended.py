@@ -98,10 +98,15 @@ def wait_for_rows(terminal: Driven) -> None:
 
 
 PROGRAM = """
-import signal, sys, termios
+import select, signal, socket, sys, termios
+# A ctrl+c just before `input` blocks would be seen only after the next line.
+woken, wakes = socket.socketpair()
+wakes.setblocking(False)
+signal.set_wakeup_fd(wakes.fileno())
 echo = 'on' if termios.tcgetattr(0)[3] & termios.ECHO else 'off'
 try:
     print('echo is', echo, 'for', sys.argv[1], flush=True)
+    select.select([0, woken], [], [])
     print('read', input(), flush=True)
 except KeyboardInterrupt:
     sys.stdout.write('\\x1b[?1000h\\x1b[31mInterrupted')
