@@ -40,3 +40,6 @@ class Status(StrEnum):
     def expects_pods(self) -> bool:
         """Return True if missing pods may still come: not if it is over, suspended or being deleted."""
         return not self.is_final and self not in (Status.SUSPENDED, Status.TERMINATING)
+
+
+NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)

@@ -42,7 +42,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             relatives = JobEventFilter(job, reasons.mirror.pods, snapshot.jobs)
             events = await fetch_events(client, job.ref.namespace)
             # The cluster forgets the older ones.
-            kept = kept_events(RunStore(options.state_folder).journal, job.uid)
+            kept = kept_events(RunStore(options.state_folder, options.history).journal, job.uid)
             live = list(select_job_events(events, relatives, job.created))
             uids = {event.metadata.uid for _, event in live}
             found = [*(each for each in kept if each[1].metadata.uid not in uids), *live]

@@ -50,7 +50,6 @@ from tui.session.last_facts import keep_job_events
 from tui.session.life import FIRST_LINES, LINES, READS_PER_S, Life, few_of
 from tui.settings.options import DEFAULT_ALERTS, RULES_AT_END, AlertRule
 from tui.tables.filters import own_names
-from tui.tables.jobs import restarts_of
 
 # Shortest interval between two reads of one log.
 READ_S = 30.0
@@ -237,7 +236,7 @@ class LifeFeed:
                 reads = self._reads[uid] = _JobReads(job, JobLiveness(self._least_s))
             if job.status.is_final and not reads.job.status.is_final:
                 reads.at_s = -math.inf  # to read its last loss
-            if restarts_of(job) > restarts_of(reads.job) and self._is_own(job):
+            if job.restarts_total > reads.job.restarts_total and self._is_own(job):
                 self._with_events.put_nowait(job)
             reads.job = job
         for job in visible:

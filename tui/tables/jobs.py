@@ -58,7 +58,7 @@ def status_text(job: Job, now: JobsNow) -> Run:
     """Return a job's status with its duration, and the style."""
     if job.reason == BEING_READ:
         return "reading…", "quiet"
-    words, look = status_run(job.status, job.reason, restarts_of(job))
+    words, look = status_run(job.status, job.reason, _restarts(job))
     if now.signs(job).is_trouble and look in ("running", "done"):
         words, look = f"! {words}", "pending"
     if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
@@ -66,7 +66,7 @@ def status_text(job: Job, now: JobsNow) -> Run:
     return f"{words} {now.clock.age(job.started, job.finished)}", look
 
 
-def restarts_of(job: Job) -> int:
+def _restarts(job: Job) -> int:
     """Return the restarts of the job, or the most restarts of one of its pods."""
     return max([job.restarts, *(each.restarts for each in job.instances)])
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from k8s.kinds.base import JobRef
 from k8s.snapshot import NO_SIGNS, ClusterSnapshot, Job, LifeSigns
-from k8s.status import Status
+from k8s.status import NOT_YET_STARTED, Status
 from k8s.status.job import without_leftovers
 from k8s.status.pod import ASKED_TO_STOP
 from k8s.text.sanitize import sanitize
@@ -34,7 +34,6 @@ SETTLED = timedelta(seconds=5)
 FIRST_READ = timedelta(minutes=1)
 # Times after which a job is silent, as `k8s.logs.liveness` has them.
 SILENT_AFTER, SILENT_INTERVALS = timedelta(minutes=1), 5
-_NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 _BROKEN = (Status.FAILED, Status.RESTARTING)
 _Event = tuple[NoticeEvent, datetime]
 _Seen = tuple[Job, LifeSigns]
@@ -243,7 +242,7 @@ class NoticeLog:
             yield event, _ended_at(job, now)
         elif before is not None and not status.is_final and _has_restarted(before, job):
             yield NoticeEvent.RESTARTED, self._within(_ended_at(job, now), now)
-        elif status is Status.RUNNING and was in _NOT_YET_STARTED and not self._is_restart(was, job):
+        elif status is Status.RUNNING and was in NOT_YET_STARTED and not self._is_restart(was, job):
             yield NoticeEvent.STARTED, self._within(job.started or now, now)
         if status.is_final and _ended_at(job, now) < self._began:
             return

@@ -19,7 +19,7 @@ import msgspec
 from k8s.cluster.cluster_mirror import ClusterMirror
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, LifeSigns
-from k8s.status import Status
+from k8s.status import NOT_YET_STARTED, Status
 from tui.runs.journal.database import Journal, observer_name
 from tui.runs.journal.history import DELETED, OVER
 from tui.settings.options import NoticeEvent
@@ -37,7 +37,6 @@ BATCH = 512
 MAX_PENDING = 50_000
 # Names of nodes to store of one job.
 MAX_NODES = 256
-NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
 class JobState(NamedTuple):
