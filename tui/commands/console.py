@@ -15,8 +15,9 @@ import themes
 from k8s.text.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import WrongUsage, confirm, write_stderr
+from tui.runs.journal.choices import read_theme
+from tui.runs.journal.database import Journal
 from tui.settings.options import ConsoleOptions
-from tui.settings.stored_choices import read_theme
 from tui.terminal import tty_state
 from tui.text.format import names_there_are
 
@@ -32,7 +33,9 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
         _print_jobs(options)
         without = "Without one, it lists the jobs, as gpuconsole list does."
         raise WrongUsage(f"The console needs a terminal; {problem}.\n{without}")
-    options = replace(options, kept_theme=read_theme(options.state_folder, options.config_theme))
+    journal = Journal(options.state_folder, options.history)
+    options = replace(options, kept_theme=read_theme(journal, options.config_theme))
+    journal.close()
     colours = tty_state.colours()
     theme = choose_theme(options, colours)
     is_fixed = options.is_mono or bool(options.theme) or colours in ("none", "16")

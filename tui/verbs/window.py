@@ -16,11 +16,11 @@ from tui.screens.lists.jobs import JobsView
 def theme(console: BaseConsole, request: ActionRequest) -> None:
     """Apply the named theme for this session; without a name, open the theme picker."""
     if not request.argument:
+        from tui.runs.journal.choices import store_theme
         from tui.screens.dialogs.themes import ThemesScreen
-        from tui.settings.stored_choices import store_theme
 
-        options = console.options
-        keep = partial(store_theme, options.state_folder, config_theme=options.config_theme)
+        journal = console.context.runs.journal
+        keep = partial(store_theme, journal, config_theme=console.options.config_theme)
         console.push_screen(ThemesScreen(console.palettes, keep))
     elif name := themes.find(request.argument, console.palettes):
         console.theme = name

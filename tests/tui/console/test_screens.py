@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,8 +26,9 @@ from tests.support.sample_cluster import ago, cluster_of, lab
 from tests.support.screen_text import compare, looks_of, text_of
 from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telemetry_of
 from tui.app import Console
+from tui.runs.journal.choices import store_layout
+from tui.runs.journal.database import Journal
 from tui.session.telemetry_feed import TelemetryFeed
-from tui.settings.stored_choices import LAYOUTS_FILE
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
 OVER_JOBS = ("delete", "themes", "quit", "help")
@@ -159,8 +159,7 @@ async def compare_sizes(play: Playground, view: str, sizes: Sequence[tuple[int, 
 @asynccontextmanager
 async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator[Playground]:
     if view in OVER_JOBS:  # behind a dialog the log would say when it was written: a clock
-        (tmp_path / "state").mkdir(exist_ok=True)
-        (tmp_path / "state" / LAYOUTS_FILE).write_text(json.dumps({"lab": "list"}))
+        store_layout(Journal(tmp_path / "state"), "lab", "list")
     shown = {"is_all_namespaces": True, "prepare": say, **lab(), **options}
     async with console_on(tmp_path, size=(120, 40), **shown) as play:
         keys, words = VIEWS[view]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,13 +24,14 @@ from tests.support.sample_cluster import ago, cluster_of
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
 from tests.tui.settings.keys.world import at, seen, titled, typed, world
+from tui.runs.journal.choices import read_layout, store_layout
+from tui.runs.journal.database import Journal
 from tui.screens import ACTIONS
 from tui.screens.base.view import View
 from tui.screens.lists.home_panes import HomeLayout, HomePanes
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
-from tui.settings.stored_choices import LAYOUTS_FILE, StoredLayouts
 from tui.text.filter_query import parse_filter
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
@@ -84,7 +84,7 @@ async def test_a_deferred_job_pane_update_is_dropped_while_the_view_closes() -> 
 
 async def test_z_toggles_the_layout_and_the_choice_is_saved_per_context(tmp_path: Path) -> None:
     objects, _, _ = lab_of(2)
-    kept = tmp_path / "state" / LAYOUTS_FILE
+    kept = Journal(tmp_path / "state")
     async with console_on(tmp_path, **objects) as play:
         screen = play.console.screen
         assert isinstance(screen, JobsView)
@@ -94,12 +94,11 @@ async def test_z_toggles_the_layout_and_the_choice_is_saved_per_context(tmp_path
             for pane_type in (NodeBar, JobPane):
                 assert screen.query_one(pane_type).display is (layout is HomeLayout.FULL)
             assert f"Layout: {layout}." in play.text
-            assert json.loads(kept.read_text()) == {"lab": layout.value}
+            assert read_layout(kept, "lab") == layout.value
     async with console_on(tmp_path, **objects) as play:
         screen = play.console.screen
         assert isinstance(screen, JobsView)
         await play.until(lambda: not screen.query_one(NodeBar).display)
-        kept.write_text("{")
         await play.pilot.resize_terminal(60, 15)
         await play.press("z", "1", shows="More panes need 80x20; this terminal has 60x15")
         assert screen.panes.layout is HomeLayout.LIST
@@ -107,7 +106,7 @@ async def test_z_toggles_the_layout_and_the_choice_is_saved_per_context(tmp_path
 
 async def test_a_stored_layout_that_is_gone_becomes_full_with_a_notice_once(tmp_path: Path) -> None:
     objects, _, _ = lab_of(2)
-    StoredLayouts(tmp_path / "state").store("lab", "list and job")
+    store_layout(Journal(tmp_path / "state"), "lab", "list and job")
     for is_noticed in (True, False):
         async with console_on(tmp_path, **objects) as play:
             await play.until(lambda: pane(play).display)

@@ -15,10 +15,11 @@ from tests import ROOT
 from tests.support.playground import console_on, kubeconfig_of, some_objects
 from tests.support.terminal import Terminal
 from tui.commands.console import choose_theme
+from tui.runs.journal.choices import read_theme, store_theme
+from tui.runs.journal.database import Journal
 from tui.screens.dialogs.themes import ThemesScreen
 from tui.screens.lists.jobs import JobsView
 from tui.settings.options import ConsoleOptions
-from tui.settings.stored_choices import THEME_FILE, read_theme, store_theme
 from tui.terminal.tty_state import Colours
 
 NAMES = list(themes.load())
@@ -38,10 +39,10 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
             await play.press("j")
             seen.append(play.console.theme)
         assert seen == NAMES
-        assert not (tmp_path / "state" / THEME_FILE).exists()
+        assert read_theme(Journal(tmp_path / "state"), "none") == "none"
         await play.press("enter", shows=JobsView)
         assert play.console.theme == NAMES[-1]
-    assert read_theme(tmp_path / "state", "") == themes.short(NAMES[-1])
+    assert read_theme(Journal(tmp_path / "state"), "") == themes.short(NAMES[-1])
     assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
 
 
@@ -58,7 +59,7 @@ async def test_esc_brings_back_the_theme_there_was_and_a_name_is_worn_for_now(tm
         assert play.console.theme == "gpuconsole-contrast-light"
         await play.press("colon", *"theme", "space", *"nothing", "enter", shows="No theme 'nothing'.")
         assert play.console.theme == "gpuconsole-contrast-light"
-        assert not (tmp_path / "state" / THEME_FILE).exists()
+        assert read_theme(Journal(tmp_path / "state"), "none") == "none"
 
 
 async def test_a_theme_that_cannot_be_saved_is_applied_and_reported(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_no_colour_is_sent_when_disabled_by_environment_flag_or_saved_theme(
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig_of("http://127.0.0.1:1")))
     folders = {name: str(tmp_path) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
     if kept:
-        store_theme(tmp_path / "gpuconsole", kept, "")
+        store_theme(Journal(tmp_path / "gpuconsole"), kept, "")
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
     env |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **folders, **said}
     command = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(tmp_path / "kubeconfig"), *words]

@@ -25,7 +25,6 @@ from tui.settings.config_file import read_config
 from tui.settings.keys_file import read_keys
 from tui.settings.local_folder import FolderError, pack_folder
 from tui.settings.plugins_file import read_plugins
-from tui.settings.stored_choices import THEME_FILE, read_theme
 
 
 def _placed(path: Path, name: str) -> Path:
@@ -99,7 +98,6 @@ FILE_READERS: dict[str, Callable[[Path], str]] = {
     "client-key": lambda path: _cluster(path, user="client-key"),
     "certificate-authority": lambda path: _cluster(path, cluster="certificate-authority"),
     ".gitignore": _ignore_file,
-    "chosen theme": lambda path: read_theme(_placed(path, THEME_FILE).parent, "dark"),
 }
 
 
@@ -135,7 +133,7 @@ def test_an_unreadable_or_oversized_file_is_rejected_by_every_reader(
     make(path)
     said = {**YAML_READERS, **FILE_READERS}[reader](path)
     assert said or (reader, bad) == ("--config-file", "not UTF-8"), "a config file may hold any bytes"
-    if reader not in (".gitignore", "chosen theme", "theme"):
+    if reader not in (".gitignore", "theme"):
         assert why in said.lower()
 
 

@@ -24,7 +24,6 @@ from tui.settings.keys import ActionTable, Argument, UserKeys
 from tui.settings.keys.advice import REMOVED, console_advice
 from tui.settings.manual import TOPICS
 from tui.settings.options import ConsoleOptions
-from tui.settings.stored_choices import StoredLayouts
 from tui.terminal.driver import PacedApp
 from tui.text.cells import cell_len
 
@@ -67,7 +66,6 @@ class BaseConsole(PacedApp[int]):
             finished_days=options.finished_days,
             strip_by=options.strip_by,
             has_loss=options.has_loss,
-            layouts=StoredLayouts(options.state_folder),
             runs=RunStore(options.state_folder, options.history),
             log_folder=options.state_folder / "logs",
             actions=actions,

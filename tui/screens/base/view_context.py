@@ -23,7 +23,6 @@ from tui.settings.keys import (
     view_keys,
 )
 from tui.settings.options import FINISHED_DAYS, OwnColumn
-from tui.settings.stored_choices import StoredLayouts
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
@@ -53,7 +52,6 @@ class ViewContext(msgspec.Struct, frozen=True):
     strip_by: str = ""
     """Node label to group the node bar by; empty groups by GPU model."""
     has_loss: bool = True
-    layouts: StoredLayouts = msgspec.field(default_factory=StoredLayouts)
     runs: RunStore = msgspec.field(default_factory=RunStore)
     log_folder: Path | None = None
     """Folder for saved logs; None disables saving."""

@@ -13,6 +13,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job
+from tui.runs.journal.choices import read_layout, store_layout
 from tui.screens.base.view_context import ViewContext
 from tui.screens.lists import JOBS
 from tui.settings.keys import (
@@ -273,12 +274,12 @@ class HomePanes:
             return ""
         self._arranged_for = size, context_name
         self._size = size
-        layouts = self._context().layouts
-        chosen = layouts.find(context_name)
+        journal = self._context().runs.journal
+        chosen = read_layout(journal, context_name)
         self._show_layout(layout_for(size.width, size.height, chosen))
         if chosen not in REMOVED_LAYOUTS:
             return ""
-        layouts.store(context_name, HomeLayout.FULL.value)
+        store_layout(journal, context_name, HomeLayout.FULL.value)
         return f"The layout '{chosen}' is gone: home is full, or the list alone (z)."
 
     def _show_layout(self, layout: HomeLayout, *, with_job: bool = False) -> None:
@@ -306,7 +307,7 @@ class HomePanes:
         if not has_room(*self._size):
             return self._format_free_space
         following = HomeLayout.LIST if self._layout is HomeLayout.FULL else HomeLayout.FULL
-        is_kept = self._context().layouts.store(context_name, following.value)
+        is_kept = store_layout(self._context().runs.journal, context_name, following.value)
         self._show_layout(following)
         return f"Layout: {following}." + ("" if is_kept else " It could not be saved.")
 
