@@ -42,6 +42,7 @@ def test_the_oldest_layout_choices_are_dropped(tmp_path: Path) -> None:
 
 def test_without_a_stored_choice_the_configured_theme_applies(tmp_path: Path) -> None:
     assert [read_theme(Journal(tmp_path), each) for each in ("", "light")] == ["", "light"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_latest_stored_theme_overrides_the_configured_theme(tmp_path: Path) -> None:

@@ -47,7 +47,10 @@ def store_layout(journal: Journal, context: str, layout: str) -> bool:
 
 
 def _find(journal: Journal, name: str) -> str:
-    return next((str(value) for (value,) in journal.rows(_FIND, name)), "")
+    rows = (
+        journal.rows(_FIND, name) if journal.is_begun else ()
+    )  # to create it takes time, before the first frame
+    return next((str(value) for (value,) in rows), "")
 
 
 def _put(journal: Journal, name: str, value: str) -> bool:

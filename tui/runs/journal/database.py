@@ -166,6 +166,11 @@ class Journal:
         return self._run(execute, None)
 
     @property
+    def is_begun(self) -> bool:
+        """Return True if it is open or its file exists: until then nothing is there to be read."""
+        return self._connection is not None or self.path is None or self._inode_now() > 0
+
+    @property
     def is_on_disk(self) -> bool:
         """Return True if the journal is a file, and not in memory because it could not be opened."""
         return bool(self.rows("SELECT 1") and self._inode)
