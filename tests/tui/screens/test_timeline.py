@@ -105,7 +105,10 @@ async def test_the_timeline_of_all_users_names_them_and_is_filtered(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["quiet", "first"])
-async def test_without_news_nothing_is_reported(tmp_path: Path, kind: str) -> None:
+async def test_without_news_nothing_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(timeline, "POLL_S", 600.0)  # the timeline is read when it is opened
     if kind == "quiet":
         Journal(tmp_path / "state").write((OBSERVED, "lab", "", "console 5@h", NOW_S - HOUR, NOW_S + HOUR))
     async with world(tmp_path) as play:

@@ -86,6 +86,10 @@ class TimelineView(DescribedList):
         """Follow the journal."""
         self.set_interval(POLL_S, self._load)
 
+    def watch_session(self) -> None:
+        """Read the journal once the cluster is known, which is after the view was mounted."""
+        self._load()
+
     async def _fetch(self) -> None:
         if self.session is not None and (self.is_shown or self._timeline is None):
             self._timeline = await asyncio.to_thread(self._newest, self.session)
