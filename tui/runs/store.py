@@ -89,7 +89,7 @@ class RunStore:
         """Store a record in place of an earlier one of the run. An unwritable folder is no error."""
         record = msgspec.structs.replace(record, problem="", seen_s=record.seen_s or time.time())
         self._move_old()
-        self.journal.write((_PUT, record.uid, _encode(record), time.time()), (_DROP, MAX_RUNS))
+        self.journal.keep((_PUT, record.uid, _encode(record), time.time()), (_DROP, MAX_RUNS))
         self._runs.pop(record.uid, None)
         self._runs[record.uid], self._version = record, None
         if len(self._runs) > MAX_RUNS:

@@ -48,7 +48,7 @@ class Notifier:
         self._timer: Timer | None = None
         self._is_waiting = False
         self._changed = asyncio.Event()
-        self._reported = 0
+        self._reported = set[str]()
         self._hooks = HookRunner(self._options.exec, console.options.log_file, self._report_hook)
 
     def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...]) -> None:
@@ -73,9 +73,9 @@ class Notifier:
             is_saved = not statements or await asyncio.to_thread(journal.write, *statements)
             if is_saved:
                 self.log.record_saved(saved)
-            for problem in journal.problems[self._reported :]:
+            for problem in [each for each in journal.problems if each not in self._reported]:
                 self._report(problem, "The journal of past runs, logs and notices has a problem.")
-            self._reported = len(journal.problems)
+                self._reported.add(problem)
             with suppress(TimeoutError):
                 async with asyncio.timeout(SHARE_S):
                     await self._changed.wait()

@@ -117,12 +117,19 @@ def test_a_write_to_a_full_or_locked_journal_fails_with_a_reason(
     found.rows("PRAGMA max_page_count = 20")
     assert not found.write((put, "b", b"x" * 200_000))
     assert "full" in found.problems[0]
+    assert found.write((put, "b", b"b")) and found.problems == []  # less fits
     with sqlite3.connect(tmp_path / JOURNAL_FILE, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert not found.write((put, "c", b"c")) and "locked" in found.problems[1]
-        assert found.rows("SELECT uid FROM runs") == [("a",)]
+        assert not found.write((put, "c", b"c")) and "locked" in found.problems[0]
+        assert found.rows("SELECT uid FROM runs") == [("a",), ("b",)]
+        assert Journal(tmp_path).is_on_disk  # opening it writes nothing
+        found.keep((put, "e", b"e"))
+        found.keep(("INSERT INTO nowhere VALUES (1)",))  # holds nobody up
+        found.keep((put, "f", b"f"))
         other.execute("ROLLBACK")
     assert found.write((put, "d", b"d"))
+    found.reopened().keep()
+    assert [uid for (uid,) in found.rows("SELECT uid FROM runs")] == [*"abdef"]
 
 
 DAYS, LOG_BYTES = 90, 4_000

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from k8s.cluster.cluster_mirror import LONGEST_IDLE_S
 from k8s.snapshot import LifeSigns, Silence
 from k8s.status import Status
 from tests.support.scripted_cluster import ScriptedCluster, at
 from tui.runs.journal.database import JOURNAL_FILE, Journal
+from tui.runs.journal.recorder import SETTLE_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,14 +113,14 @@ async def test_news_of_an_observer_that_is_late_are_not_written_after_those_of_a
     cluster.put("bert", Status.RUNNING)
     await cluster.tick(fast)
     now, cluster.jobs = cluster.jobs, late
-    await cluster.tick(slow)
-    cluster.now_s, cluster.jobs = 2, now
+    await cluster.tick(slow, to_s=LONGEST_IDLE_S, every_s=1)  # its next snapshot comes no sooner
+    cluster.jobs = now
     await cluster.tick()
     assert cluster.changes("status, gpus_held") == [("Pending", 0), ("Running", 4)]
     cluster.put("bert", Status.RUNNING, gpus_allocated=2)  # the other one has not seen it at all
     cluster.recorders.remove(fast)
-    await cluster.tick(to_s=9, every_s=1)
-    assert cluster.changes("at_s, status, gpus_held")[-1] == (2, "Running", 2)
+    await cluster.tick(to_s=LONGEST_IDLE_S + SETTLE_S + 2, every_s=1)
+    assert cluster.changes("at_s, status, gpus_held")[-1] == (LONGEST_IDLE_S, "Running", 2)
 
 
 async def test_a_lost_server_and_a_sleeping_machine_leave_gaps(cluster: ScriptedCluster) -> None:

@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ DEFAULT_HISTORY = HistoryOptions()
 PRUNE_EVERY_S, FREED_PAGES = 300.0, 256
 # Another console writes for milliseconds.
 LOCK_S = 0.5
+# Transactions to hold while the disk is full.
+MAX_UNWRITTEN = 256
 # Names of file systems that machines share, where SQLite's WAL does not work.
 SHARED = ("nfs", "lustre", "gpfs", "beegfs", "cifs", "smb", "ceph", "fuse.", "9p", "afs", "wekafs")
 # From each version of the schema to the next.
@@ -102,6 +105,7 @@ _DELETE_OLDEST = tuple(
     for table, time_s, count, condition in _BOUNDED
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_MAY_PASS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
 
 
 def observer_name(observer: str) -> str:
@@ -120,12 +124,16 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self._pruned_s = 0.0
-        self._lock = RLock()
+        self._error = 0  # code of the last one
+        self._passing = set[str]()  # problems until the next write
+        self._unwritten: deque[tuple[tuple[object, ...], ...]] = deque(maxlen=MAX_UNWRITTEN)
+        self._lock, self._keep_lock = RLock(), RLock()
 
     def reopened(self) -> Journal:
         """Return another connection to it, for long transactions; in memory, one to a new journal."""
         found = Journal(self.path.parent if self.path is not None else None, self.history)
         found.problems = self.problems
+        found._unwritten, found._keep_lock = self._unwritten, self._keep_lock
         return found
 
     @property
@@ -156,6 +164,13 @@ class Journal:
 
         return self.transact(execute) is not None
 
+    def keep(self, *statements: tuple[object, ...]) -> None:
+        """Write statements that may be repeated; on a full disk, at a later call, also of `reopened` ones."""
+        with self._keep_lock:
+            self._unwritten.extend([statements] if statements else [])
+            while self._unwritten and (self.write(*self._unwritten[0]) or self._error not in _MAY_PASS):
+                self._unwritten.popleft()
+
     def transact(self, use: Callable[[sqlite3.Connection], Found]) -> Found | None:
         """Call `use` in a transaction; return its result, or None if that failed."""
 
@@ -163,7 +178,10 @@ class Journal:
             with _transaction(connection):
                 return use(connection)
 
-        return self._run(execute, None)
+        if (found := self._run(execute, None)) is not None:
+            self.problems[:] = [each for each in self.problems if each not in self._passing]
+            self._passing.clear()
+        return found
 
     @property
     def is_begun(self) -> bool:
@@ -230,8 +248,10 @@ class Journal:
             try:
                 return use(self._open())
             except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED or self.path is None:
-                    self._report(str(error))
+                self._error = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if self._error not in _DAMAGED or self.path is None:
+                    problem = self._report(str(error))
+                    self._passing |= {problem} if self._error in _MAY_PASS else set()
                     return default
                 self._set_aside(str(error))
             try:
@@ -260,10 +280,11 @@ class Journal:
             return self.path.stat().st_ino if self.path is not None else 0
         return 0
 
-    def _report(self, problem: str) -> None:
+    def _report(self, problem: str) -> str:
         text = f"{self.path or 'the journal'}: {problem}"
         if text not in self.problems:
             self.problems.append(text)
+        return text
 
     def _set_aside(self, why: str) -> None:
         assert self.path is not None
@@ -297,7 +318,8 @@ def _connected(path: Path | None) -> sqlite3.Connection:
     )
     try:
         if path is not None:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            if connection.execute("PRAGMA auto_vacuum").fetchone() == (0,):  # to set it again would write
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute(f"PRAGMA journal_mode = {'TRUNCATE' if _is_shared(path) else 'WAL'}")
             connection.execute("PRAGMA synchronous = NORMAL")
         ((version,),) = connection.execute("PRAGMA user_version")

@@ -91,7 +91,7 @@ def keep_curves(journal: Journal, uid: str, curves: Iterable[ScalarCurve], *, is
         (put, uid, tag if run == "." else f"{run}\t{tag}", time.time(), _encode(run, tag, each, is_log))
         for (run, tag), each in points.items()
     ]
-    journal.write(("DELETE FROM curves WHERE uid = ?", uid), *rows)
+    journal.keep(("DELETE FROM curves WHERE uid = ?", uid), *rows)
 
 
 def _kept(journal: Journal, uid: str) -> tuple[Points, bool]:
@@ -201,7 +201,7 @@ def keep_events(journal: Journal, uid: str, found: Iterable[tuple[str, Event]]) 
         last_s = event.at.timestamp() if event.at is not None else time.time()
         body = msgspec.json.encode(_KeptEvent(about, event))
         rows.append((_PUT_EVENT, meta.uid or f"{meta.namespace}/{meta.name}", uid, last_s, body))
-    journal.write(*rows)
+    journal.keep(*rows)
 
 
 def kept_events(journal: Journal, uid: str) -> list[tuple[str, Event]]:

@@ -63,7 +63,7 @@ def _keep(journal: Journal, uid: str, target: Target, lines: Sequence[LogLine], 
     about = msgspec.json.encode(target)
     put = _PUT_PARTIAL if is_partial else _PUT_WHOLE
     values = target.pod, target.container, about, time.time(), is_partial, zlib.compress(body)
-    journal.write((put, uid, *values))
+    journal.keep((put, uid, *values))
 
 
 class KeptLogs:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from k8s.cluster.cluster_mirror import ClusterMirror
+from k8s.cluster.cluster_mirror import LONGEST_IDLE_S, ClusterMirror
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, LifeSigns
 from k8s.status import NOT_YET_STARTED, Status
@@ -29,8 +29,9 @@ COMPARE_S, WRITE_S = 1.0, 15.0
 # A longer interval means that the machine slept.
 ASLEEP_S = 60.0
 PRUNE_S = 600.0
-# An observer whose news differ from those of another may only be late: it writes them after this time.
-SETTLE_S = 5.0
+# An observer whose news differ from those of another may only be late, by as much as snapshots may be: it
+# writes them after this time.
+SETTLE_S = LONGEST_IDLE_S + 5.0
 # Changes of one transaction, so that other writers get their turn.
 BATCH = 512
 # Changes to hold while they cannot be written.
@@ -233,6 +234,7 @@ class JobRecorder:
             del self._pending[: len(batch)]
             self._written_s = self._to_s
             if not self._pending:
+                self.journal.keep()
                 return
 
     def _put(self, connection: sqlite3.Connection, batch: Sequence[_Change]) -> dict[str, tuple[int, int]]:
