@@ -22,6 +22,7 @@ from k8s.logs.lines import LogLine, Target
 from k8s.logs.training_lines import TrainingLineReader, step_in
 from k8s.snapshot import Job, Silence, Straggler
 from k8s.status import Status
+from k8s.text.lazy_pattern import lazy_pattern
 
 # A writer is silent after LEAST_S, after so many normal intervals, and after so many times the longest gap
 # that was followed by more steps.
@@ -48,7 +49,7 @@ MAX_PEERS, MIN_LAG_S = 16, 5.0
 BLOCK_GAP_S = 5e-5
 _MAX_LINE_BYTES = 2000
 # Phases in which a script may print nothing for long.
-_PHASE = re.compile(
+_PHASE = lazy_pattern(
     rb"\b(eval(?!_)|valid(?:at\w*)?\b|testing|test set|checkpoint|sav(?:e|ing)|compil|load(?:ing)?\b"
     rb"|download|generat|export|upload|merg|gather|tokeniz|prepar|restart|restor|resum|warm-?up|profil"
     rb"|epoch \d+ (?:done|end))",
@@ -56,13 +57,13 @@ _PHASE = re.compile(
 )
 _EPOCH_END = b"epoch end"
 # torchrun, about a process of its pod; lines of ranks after it show that it started all of them again.
-_RANK_FAILED = re.compile(rb"\] failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid")
-_EVALUATION_STEP = re.compile(rb"\b(?:eval|valid|test)\w*\W{0,3}(?:step|iter|batch)", re.IGNORECASE)
-_COUNTER = re.compile(rb"(epochs?\W{0,3})?\b(\d{1,12})\s?(?:/|of)\s?(\d{1,12})\b", re.IGNORECASE)
-_EPOCHS = re.compile(rb"\bepochs?\W{0,3}(\d{1,9})\s?/\s?(\d{1,9})\b", re.IGNORECASE)
+_RANK_FAILED = lazy_pattern(rb"\] failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid")
+_EVALUATION_STEP = lazy_pattern(rb"\b(?:eval|valid|test)\w*\W{0,3}(?:step|iter|batch)", re.IGNORECASE)
+_COUNTER = lazy_pattern(rb"(epochs?\W{0,3})?\b(\d{1,12})\s?(?:/|of)\s?(\d{1,12})\b", re.IGNORECASE)
+_EPOCHS = lazy_pattern(rb"\bepochs?\W{0,3}(\d{1,9})\s?/\s?(\d{1,9})\b", re.IGNORECASE)
 # Hugging Face's Trainer counts epochs in fractions of two decimals.
-_EPOCH_FRACTION = re.compile(rb"'epoch': '?(\d{1,6}\.\d{1,6})\b")
-_WAIT_TIMES = re.compile(rb"\bwait (\d+(?:\.\d+)?)\s?ms step (\d+(?:\.\d+)?)\s?ms\b")
+_EPOCH_FRACTION = lazy_pattern(rb"'epoch': '?(\d{1,6}\.\d{1,6})\b")
+_WAIT_TIMES = lazy_pattern(rb"\bwait (\d+(?:\.\d+)?)\s?ms step (\d+(?:\.\d+)?)\s?ms\b")
 
 
 class Rhythm(msgspec.Struct, eq=False):

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from k8s.text.lazy_pattern import lazy_pattern
 from k8s.text.sanitize import sanitize
 
 # A prefix must end within these bytes of a line.
@@ -40,7 +41,7 @@ class PrefixRule(msgspec.Struct, frozen=True):
 
 
 def _rule(example: str, pattern: bytes, names: Names = "global", **flags: bool) -> PrefixRule:
-    return PrefixRule(example, re.compile(pattern), names, **flags)
+    return PrefixRule(example, lazy_pattern(pattern), names, **flags)
 
 
 _N = rb"(\d{1,6})"

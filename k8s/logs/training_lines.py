@@ -20,6 +20,7 @@ from k8s.logs.training_tokens import (
     place_in,
     split_of,
 )
+from k8s.text.lazy_pattern import lazy_pattern
 from k8s.text.sanitize import log_text
 
 # Limit per line, or per part between carriage returns.
@@ -31,16 +32,16 @@ MOST_PARTS = 64
 MOST_BETWEEN_ROWS = 200
 
 # `Iter #0: 205.5 img/sec per GPU`: Horovod's synthetic benchmark.
-_BENCHMARK = re.compile(rf"\bIter #(\d{{1,9}}): ({NUMBER}) (img/sec per \S{{1,20}})")
-_SHARE = re.compile(r"\b(?:accuracy|acc):? (\d{1,12})/(\d{1,12}) \(", re.IGNORECASE)
-_BACKSPACES = re.compile(rb"\x08+")
+_BENCHMARK = lazy_pattern(rf"\bIter #(\d{{1,9}}): ({NUMBER}) (img/sec per \S{{1,20}})")
+_SHARE = lazy_pattern(r"\b(?:accuracy|acc):? (\d{1,12})/(\d{1,12}) \(", re.IGNORECASE)
+_BACKSPACES = lazy_pattern(rb"\x08+")
 # Control characters as syslog writes them.
-_ESCAPED = re.compile(rb"#(011|015|033)")
-_WHOLE_LOSS = re.compile(
+_ESCAPED = lazy_pattern(rb"#(011|015|033)")
+_WHOLE_LOSS = lazy_pattern(
     r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|_total_loss$|loss[/_]total$",
     re.IGNORECASE,
 )
-_PLAIN_LOSS = re.compile(
+_PLAIN_LOSS = lazy_pattern(
     r"(?:(?:train|training|avg|average|mean|running|overall|total|tot)_)*loss", re.IGNORECASE
 )
 _PLAIN_WORDS = frozenset({
@@ -86,28 +87,28 @@ _WORDS_OF = tuple(_NAMES)
 # Compiled by `re` for the first such line, and kept there.
 _FOREIGN = "(?i)" + "|".join(f"({pattern})" for pattern in _NAMES.values())
 # `第3轮`, `第 3/10 エポック`, `第200步`.
-_ORDINAL = re.compile(
+_ORDINAL = lazy_pattern(
     r"第\s?(\d{1,12}(?:\s?/\s?\d{1,12})?)\s?(?:个|個)?(?:(轮|輪|エポック|epoch)|步|次迭代|ステップ)"
 )
 # `loss de train`: in Romance languages and Russian the split follows.
-_SPLIT_BEHIND = re.compile(
+_SPLIT_BEHIND = lazy_pattern(
     r"\bloss (?:d[^\w\s]|(?:de|du|en|di|do|da|la|na)\s){0,2}\s?(train|val(?:idation)?|test)\b"
 )
 # `分类 loss`: one of several, whatever the word means.
-_PART = re.compile(r"(?<=[^\W\d_a-zA-Z]) loss\b")
-_AVERAGE_BEHIND = re.compile(r"\bloss (avg|total)\b")
+_PART = lazy_pattern(r"(?<=[^\W\d_a-zA-Z]) loss\b")
+_AVERAGE_BEHIND = lazy_pattern(r"\bloss (avg|total)\b")
 # Full-width signs.
 _PUNCTUATION = str.maketrans(
     "\uff08\uff09\uff0c\uff1a\uff1b\uff1d\uff5c\u3001\u3002\u3010\u3011", "(),:;=|,.[]"
 )
-_SURPLUS_SPACE = re.compile(r" (?=[:,\"'\])])|(?<=[\"'(\[]) | {2,}(?=\S)")
+_SURPLUS_SPACE = lazy_pattern(r" (?=[:,\"'\])])|(?<=[\"'(\[]) | {2,}(?=\S)")
 # What a line needs to be in another language: those in ASCII, the others in UTF-8.
 _ASCII_SIGNS = ("verlust", "perte", "perd", "epoca", "schritt", "paso ")
-_SIGNS = re.compile(
+_SIGNS = lazy_pattern(
     "损失|損失|손실|轮|輪|步|迭代|エポック|ステップ|에포크|에폭|스텝|Потер|потер|Лосс|лосс|Эпоха|эпоха|Шаг|шаг"
     "|é|É|erlust|[Pp]ert|[Pp]erd|poca|chritt".encode()
 )
-_DIGIT = re.compile(rb"[0-9]")
+_DIGIT = lazy_pattern(rb"[0-9]")
 
 
 def _in_english(raw: bytes) -> str:

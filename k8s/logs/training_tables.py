@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from k8s.logs.training_tokens import LOSS, NUMBER, OTHER_LOSS, Pair, RunPosition, is_shown, split_of
+from k8s.text.lazy_pattern import lazy_pattern
 
 # Names of columns that count, best first.
 _COUNTING = (
@@ -15,8 +16,8 @@ _COUNTING = (
 # YOLOv5's columns.
 _YOLO_LOSSES = frozenset({"box", "obj", "cls", "giou", "dfl"})
 # Before the first bar of a table.
-_LOGGED = re.compile(r"[^|]{0,160}\d:\d\d[^|]{0,60}(?=\|)")
-_ROW_START = re.compile(r"[\s|│┃║!*>]{0,200}+(?:\d|(?:train|valid|test)\w{0,6}\s{2})", re.IGNORECASE)
+_LOGGED = lazy_pattern(r"[^|]{0,160}\d:\d\d[^|]{0,60}(?=\|)")
+_ROW_START = lazy_pattern(r"[\s|│┃║!*>]{0,200}+(?:\d|(?:train|valid|test)\w{0,6}\s{2})", re.IGNORECASE)
 
 
 class TableColumns(NamedTuple):
@@ -80,7 +81,7 @@ def _is_loss_column(name: str) -> bool:
 
 
 _EMPTY_CELLS = frozenset({"", "-", "--", "none", "n/a", "no log", "unknown"})
-_ROW_NUMBER = re.compile(rf"(?:{NUMBER})[%:]?$")
+_ROW_NUMBER = lazy_pattern(rf"(?:{NUMBER})[%:]?$")
 
 
 def row_in(text: str, columns: TableColumns) -> tuple[RunPosition, list[Pair]] | None:
@@ -139,7 +140,7 @@ def row_in(text: str, columns: TableColumns) -> tuple[RunPosition, list[Pair]] |
 
 
 # Flower's `(4, 2.3, {}, 30.1)`, DARTS's `train 050 2.1e+00 30.1 60.2`, and WaveGlow's `50:   2.12345`.
-_BARE = re.compile(
+_BARE = lazy_pattern(
     rf"\((?P<step>\d{{1,12}}), (?P<loss>{NUMBER}), \{{"
     r"|\b(?P<split>train|valid|test)\w{0,6} (?P<index>\d{1,12}):?"
     r" (?P<value>-?\d{1,12}\.\d{1,20}(?:e[-+]\d{1,3})?|nan)"
@@ -148,7 +149,7 @@ _BARE = re.compile(
     r"(?:, -?\d{1,12}\.\d{1,20}){1,8}\s{0,8}$"
     r"|^(?P<line>\d{1,12}):\s{2,8}(?P<number>-?\d{1,12}\.\d{5,20})$"
 )
-_LISTED = re.compile(rf"\b(?:round|epoch|step|iter(?:ation)?) (\d{{1,12}}): ({NUMBER})\s{{0,8}}$")
+_LISTED = lazy_pattern(rf"\b(?:round|epoch|step|iter(?:ation)?) (\d{{1,12}}): ({NUMBER})\s{{0,8}}$")
 
 
 def bare_point(text: str) -> tuple[int, Pair] | None:

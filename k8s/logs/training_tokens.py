@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
+
+from k8s.text.lazy_pattern import lazy_pattern
 
 NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -27,7 +29,7 @@ class RunPosition(NamedTuple):
 
 
 # For lower-case text; `_rank` judges what is before the word.
-_COUNTER = re.compile(
+_COUNTER = lazy_pattern(
     r"(epochs?|ep|steps?|iter(?:ation)?s?|itrs?|its?|minibatch(?:es)?|batch(?:es)?|timesteps?|env_?steps?|nupdates|updates?|up(?=\.)|episodes?|rounds?"
     r"|ticks?|train(?:ing)?(?=:| \d{1,9},))"
     r"(?:[_ ]?(?:idx|index|i|num|number|no|id|count|done|seen)|/max_steps|\(\w{1,12}\)|\.)?"
@@ -36,28 +38,28 @@ _COUNTER = re.compile(
     r"(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,3}(?:,\d{3})+|\d{1,18})(?![\w/.]))?"
 )
 # What follows an epoch: `[3][ 50/196]`, `1 [640/60000 (1%)]`, `2 | 200/ 2983 batches`, `1, 50/300`.
-_WITHIN_EPOCH = re.compile(
+_WITHIN_EPOCH = lazy_pattern(
     r"(?:\s?\(\s{0,3}\d{1,3}%\))?[\])}]?[\s:,|>-]{0,8}[\[(]?\s{0,8}(\d{1,12})\s{0,4}/\s{0,8}(\d{1,12})(?![/\d])"
 )
 # tqdm's, Keras's, and rich's bars, with any glyphs or none.
-_BAR = re.compile(
+_BAR = lazy_pattern(
     r"(\d{1,12})/\s{0,6}(\d{1,12}|\?|unknown)\s{0,3}(?:\[\s{0,3}(?:\d{1,4}:\d\d|[=>.-]|[^\w\s])|[━╸╺─█▉-▏#=]|-\s\d)"
     r"|(?:[━╸╺─█]\|?|%\|[^|]{0,200}\|)\s{0,4}(\d{1,12})/(\d{1,12})\b"
 )
 # Bars of anything but training.
-_CHORE = re.compile(
+_CHORE = lazy_pattern(
     r"\W{0,4}(?:map|download|load|fetch|token|generat|filter|convert|pack|resolv|sav|extract|writ|read|creat|cach|upload"
     r"|process|sanity)"
 )
 _SCALES = {"": 1, "k": 1000, "m": 10**6, "g": 10**9}
-_SCALED = re.compile(
+_SCALED = lazy_pattern(
     r"(?<![\w./])(\d{1,9}(?:\.\d{1,3})?)([kmg]?)(its?|steps?|batch(?:es)?|ex|img)?"
     r"(?:/\s?(\d{1,9}(?:\.\d{1,3})?)([kmg]?)(its?|steps?|batch(?:es)?|ex|img)?)?(?=\s{0,2}\[|\s|$)"
 )
 _LEADING_FRACTION = r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:: |\s(?!\s?\d\d:))"
-_STARTS_WITH_FRACTION = re.compile(_LEADING_FRACTION)
-# A text that each form holds, the form, and its first epoch; compiled for the first line without a counter.
-_RARE_FORMS = (
+_STARTS_WITH_FRACTION = lazy_pattern(_LEADING_FRACTION)
+# A text that each form holds, the form, and its first epoch.
+_RARE_FORMS = tuple((guard, lazy_pattern(form), first_epoch) for guard, form, first_epoch in (
     ("][", r"\[\s{0,8}(?P<epoch>\d{1,9})/\d{1,9}\]\[\s*(?P<step>\d{1,12})/\s*(?P<total>\d{1,12})\]", 0),
     ("batch:", r"(?P<epoch>\d{1,9})epoch\b[^\d]{0,20}\d{1,12}-(?P<step>\d{1,12})batch", 1),
     ("|", r"(?:^|[\]:\s])\d{1,9}\|(?P<step>\d{1,12})\|(?=\s?[a-z])", 1),
@@ -80,14 +82,14 @@ _RARE_FORMS = (
     ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
     ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/\s{0,8}(?P<total>\d{1,12})[\])]", 1),
     ("", r"(?<![\w.])[iet]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
-)  # fmt: skip
+))  # fmt: skip
 # `[3]`, `3:` or `3/20,` where a message starts.
-_LEADING = re.compile(
+_LEADING = lazy_pattern(
     r"(?:^|[\]>)|-]\s|\b(?:info|debug)(?:\s|:\w{1,24}:))\s{0,8}"
     r"(?:\[(\d{1,12})(?:\](?=[\s:])|\s\|)|(\d{1,12})(?:\s?/\s?\d{1,12})?(?=:\s|\s?[|,;-]\s|\s\(|\s\[[a-z_]{0,16}\s?loss))"
 )
-_WENET = re.compile(r"\b(?:train|cv)(?: \|[^|]{0,40}\|)? batch (\d{1,9})/(\d{1,12}) ")
-_HEADING = re.compile(
+_WENET = lazy_pattern(r"\b(?:train|cv)(?: \|[^|]{0,40}\|)? batch (\d{1,9})/(\d{1,12}) ")
+_HEADING = lazy_pattern(
     r"(?:^|[-:\]>\d]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
     r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?\]?(?:\W{0,40}"
     r"|\s?[|,;(-]{1,2}\s?(?:(?:epoch\s)?(?:time|took|elapsed|duration|eta|lr)\b|\d).{0,80}"
@@ -217,13 +219,8 @@ def place_in(text: str) -> RunPosition | None:
     return found._replace(epoch=epoch, first_epoch=first_epoch)
 
 
-@cache
-def _rare_forms() -> tuple[tuple[str, re.Pattern[str], int], ...]:
-    return tuple((guard, re.compile(form), first_epoch) for guard, form, first_epoch in _RARE_FORMS)
-
-
 def _rare_place(low: str) -> RunPosition | None:
-    for guard, form, first_epoch in _rare_forms():
+    for guard, form, first_epoch in _RARE_FORMS:
         if guard in low and (match := form.search(low)):
             groups = match.groupdict()
             epoch, total = groups.get("epoch"), groups.get("total")
@@ -241,7 +238,7 @@ def heading_epoch(text: str) -> int | None:
     return int(heading[1]) if heading else None
 
 
-_PAIR = re.compile(
+_PAIR = lazy_pattern(
     r"([A-Za-z_](?<![\w./@%#\\-].)[\w./@'-]{0,80}+)"
     r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}+[)\]]|\sper\s[a-z]{1,12})?["']?\s{0,16}+(?:[:=]{1,2}>?|:=)\s{0,24}+"""
     r"|\s{0,40}+[|│┃║]\s{1,40}+|\s(?:is|-)\s|(?:(?<=')|\"),\s|(?:\sper\s[a-z]{1,12})?(\s{1,40}+))"
@@ -256,14 +253,14 @@ _UNNAMED = (
     rf"|(?<![\w.])({NUMBER}) (?:avg )?(?:cost|loss)(?=[,;\]]|$)"
 )
 # MLPerf's records.
-_RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
-LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
-OTHER_LOSS = re.compile(
+_RECORD = lazy_pattern(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
+LOSS = lazy_pattern(r"loss(?!les|y)", re.IGNORECASE)
+OTHER_LOSS = lazy_pattern(
     r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l[12](?:_(?:[a-z]_)?(?:train|val|test|trn|tst))?|elbo|objf"
     r"|objs?|cost|kld|[mc]lm(?:-[a-z]{2})*|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
     re.IGNORECASE,
 )
-_NO_LOSS = re.compile(
+_NO_LOSS = lazy_pattern(
     r"loss(?:es)?[_ ./-]?(?:scal\w+|weights?|w|coef\w*|fn|func\w*|type|name|mode|ratio|factor|lambda"
     r"|threshold|margin|reduction|smoothing|interval|every|freq|kwargs|cfg|config|best|count|chunks?|alpha|beta|gamma|delta"
     r"|eps\w*|temp\w*|warmup|decay|clip|tol\w*|patience|window|dim|layers?|num|params?|opts?|options|args|py)\b"
@@ -278,28 +275,28 @@ _SPLITS = {
     "training": "train", "trn": "train", "tst": "test",
 }  # fmt: skip
 _SPLIT_WORDS = frozenset({"train", "val", "test", "eval", "dev", *_SPLITS})
-_SHOWN = re.compile(
+_SHOWN = lazy_pattern(
     r"loss|acc|lr|learning_rate|ppl|perplexity|norm|reward|error|img|images|tokens|psnr|wer|bleu",
     re.IGNORECASE,
 )
-_GAN = re.compile(r"[GDgd](?:_[A-Za-z])?")
-_SPLIT = re.compile(
+_GAN = lazy_pattern(r"[GDgd](?:_[A-Za-z])?")
+_SPLIT = lazy_pattern(
     r"(?<![\w-])(train|val|valid|validation|validating|test|testing|eval|evaluation|dev|cv)(?![./\w-])"
 )
-_LOGGER = re.compile(
+_LOGGER = lazy_pattern(
     r".{0,80}?\b(?:info|debug)\b(?::[\w.-]{1,60}:|\s{0,8}\|\s[\w.]{1,60}:[\w<>.]{1,60}:\d{1,6}\b|\]?(?=\s))"
 )
-_TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])(?!\.py)")
-_SECOND = re.compile(r" (\d{1,9}\.\d{1,20})(?![\w.])")
+_TRAINING = lazy_pattern(r"(?<![a-z])train(?:ing)?(?![a-z])(?!\.py)")
+_SECOND = lazy_pattern(r" (\d{1,9}\.\d{1,20})(?![\w.])")
 # Words before a name that are no part of it.
 _STOP_WORDS = frozenset({
     "info", "debug", "warning", "error", "with", "and", "the", "is", "done", "got", "batch", "step", "steps",
     "epoch", "iter", "iteration", "at", "of", "for", "in", "set", "a", "on", "root", "average", "completed",
     "complete", "master", "main", "stdout", "log", "worker", "rank",
 })  # fmt: skip
-_WORDS = re.compile(r"[A-Za-z][\w.&-]*")
-_ENDS_LOSSES = re.compile(r"loss(?:es)?\b[^,;:{}\[\]]{0,40}[:=-]?\s{0,4}$", re.IGNORECASE)
-_ENDS_NAME = re.compile(r"""[A-Za-z_]["']?\s?[:=]?\s?$""")
+_WORDS = lazy_pattern(r"[A-Za-z][\w.&-]*")
+_ENDS_LOSSES = lazy_pattern(r"loss(?:es)?\b[^,;:{}\[\]]{0,40}[:=-]?\s{0,4}$", re.IGNORECASE)
+_ENDS_NAME = lazy_pattern(r"""[A-Za-z_]["']?\s?[:=]?\s?$""")
 
 
 class Pair(NamedTuple):
@@ -483,7 +480,7 @@ def is_about_evaluation(text: str) -> bool:
 
 
 # Source, tracebacks, commands and calls. Each starts with a rare character or where a line starts.
-_CODE_START = re.compile(
+_CODE_START = lazy_pattern(
     r'\s*(?:File "|"""|>>>|//|\+ |usage: |-{1,2}[a-z]'
     r"|(?:import|from|for|if|elif|while|with|class|def|raise|return|assert|print|self|python3?)\b)"
     r'|\s*"(?!(?:train(?:ing)?_|total_|eval_|val(?:idation)?_)?[Ll]oss")[\w./]+": [^\s,{\[]+,?\s*$'
@@ -491,19 +488,19 @@ _CODE_START = re.compile(
     r"|\s*[\w.]+ = (?:[\w.]+ [*+/-] |[\[{(])"
 )
 # `loss=0.5` alone on a line is output; `loss = 0.5` is source, unless it has more digits.
-_LONE_VALUE = re.compile(
+_LONE_VALUE = lazy_pattern(
     r"\s*[\w./-]+=[^\s=]*[^\s=,]\s*"
     r"|[\w ]{1,40}= (?:nan|(?=[-\d]\S*[1-9]\d?\S*\d\d)-?\d+\.\d{3,}\S*)\s*"
 )
-_CALL = re.compile(
+_CALL = lazy_pattern(
     r"\((?:(?<=print\()|(?<=info\()|(?<=debug\()|(?<=warning\()|(?<=item\()\)"
     r"|(?<=\w\()(?<!Output\()(?<!Metrics\()(?<!Result\()\w+\s?=)"
 )
-_FORMAT = re.compile(r"%\.\d[fge]|\{[\w.()]*:\.?\d")
-_ERROR = re.compile(r"\w(?:Error|Exception): ")
-_BEST = re.compile(r"\bbest\b", re.IGNORECASE)
-_OPTION = re.compile(r"\s--[a-z]")
-_SETTINGS = re.compile(
+_FORMAT = lazy_pattern(r"%\.\d[fge]|\{[\w.()]*:\.?\d")
+_ERROR = lazy_pattern(r"\w(?:Error|Exception): ")
+_BEST = lazy_pattern(r"\bbest\b", re.IGNORECASE)
+_OPTION = lazy_pattern(r"\s--[a-z]")
+_SETTINGS = lazy_pattern(
     r"\b(?:batch_size|weight_decay|num_workers|warmup\w*|seed|dropout|momentum|num_(?:train_)?epochs|max_steps"
     r"|save_steps|eval_steps|logging_steps|output_dir|optimizer|scheduler|hidden_(?:size|dim)|n_layers|epochs"
     r"|data_path|device)\b"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from k8s.text.lazy_pattern import lazy_pattern
 
 # Layers from the kubelet through containerd and runc to a hook; each is followed by `: ` or an escaped quote.
 # Sources: containerd `internal/cri`, runc `libcontainer`, libnvidia-container.
-_LAYER = re.compile(
+_LAYER = lazy_pattern(
     r"(?:(?:Error: )?Error response from daemon"
     r"|(?:Error: )?failed to (?:create|start)(?: \w+){0,2} (?:task|container)\b(?: for container)?"
     r"(?: \"[^\"]{0,80}\")?"
@@ -18,7 +18,7 @@ _LAYER = re.compile(
     r"|exec command: \[[^\]]{0,2000}\]|Auto-detected mode as '\w+')"
     r"(?:\\++n|[\s\\\":])*+"
 )
-_ESCAPES = re.compile(r"(?:\\++n|[\s\\\"])+$")
+_ESCAPES = lazy_pattern(r"(?:\\++n|[\s\\\"])+$")
 _LONGEST_CHARS = 8192
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from k8s.text.lazy_pattern import lazy_pattern
 from tui.text.natural_order import tag_rank
 
 if TYPE_CHECKING:  # the first frame needs only the records
@@ -19,14 +20,14 @@ if TYPE_CHECKING:  # the first frame needs only the records
 MAX_TAGS, MAX_SETTINGS, MAX_TEXT = 64, 200, 400
 # Points of the best loss so far; the time to a loss is exact to one of them.
 MAX_BEST = 200
-_HIGHER_IS_BETTER = re.compile(
+_HIGHER_IS_BETTER = lazy_pattern(
     r"acc|score|f1\b|bleu|rouge|auc|\bmap\b|reward|return|precision|recall|psnr|/s(?:ec)?\b|per_s(?:ec)?|tflops|mfu"
 )
-_RATE = re.compile(r"([\w-]+?)(?: ?/ ?|_?per_?)s(?:ec|econd)?(?![a-z])(.*)", re.IGNORECASE)
+_RATE = lazy_pattern(r"([\w-]+?)(?: ?/ ?|_?per_?)s(?:ec|econd)?(?![a-z])(.*)", re.IGNORECASE)
 # The last line of Horovod's synthetic benchmark: `Total img/sec on 4 GPU(s): 820.5 +-2.5`.
-_TOTAL_RATE = re.compile(r"\bTotal (\w{1,20})/s(?:ec)?\b[^:\n]{0,40}: *(\d[\d.]*)", re.IGNORECASE)
-_FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
-_ASSIGNMENT = re.compile(r"(?:--?|\+{0,2})([A-Za-z][\w./-]*)=(.*)", re.DOTALL)
+_TOTAL_RATE = lazy_pattern(r"\bTotal (\w{1,20})/s(?:ec)?\b[^:\n]{0,40}: *(\d[\d.]*)", re.IGNORECASE)
+_FLAG = lazy_pattern(r"--?[A-Za-z][\w.-]*")
+_ASSIGNMENT = lazy_pattern(r"(?:--?|\+{0,2})([A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _SHELLS = ("sh", "bash", "dash", "zsh")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from k8s.text.lazy_pattern import lazy_pattern
+
 _FIRST_TAGS = ("loss", "train/loss", "train_loss", "total_loss", "loss/total")
-_WHOLE_LOSS = re.compile(
+_WHOLE_LOSS = lazy_pattern(
     r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|total_loss|loss(?:/\w+)?[/_]\w*total$"
 )
-_OTHER_SPLIT = re.compile(r"(?<![a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?![a-z])")
-_SEPARATOR = re.compile(r"(?<!\de)[-_./ ](?!e\d)")
-_DIGITS = re.compile("[0-9]+")
+_OTHER_SPLIT = lazy_pattern(r"(?<![a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?![a-z])")
+_SEPARATOR = lazy_pattern(r"(?<!\de)[-_./ ](?!e\d)")
+_DIGITS = lazy_pattern("[0-9]+")
 
 
 def natural_key(text: str) -> str:

@@ -17,11 +17,12 @@ from k8s.reasons.objects import Workload, WorkloadStatus
 from k8s.reasons.phrases import condition_text, count, cut, names, order, seconds_between, span
 from k8s.reasons.pod_rules import counted_resource, limit_causes, missing_name, queue_cause, quota_causes
 from k8s.status import Status
+from k8s.text.lazy_pattern import lazy_pattern
 
 # Seconds before the silence of an operator or scheduler means something.
 PATIENCE_S = 60.0
 # Of MultiKueue's admission check, in versions that do not write `clusterName`.
-_RESERVED_ON = re.compile(r'got reservation on "([^"]+)"')
+_RESERVED_ON = lazy_pattern(r'got reservation on "([^"]+)"')
 # ACK's kube-queue holds a job back with this annotation.
 KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 
@@ -276,32 +277,32 @@ def _rejected(sentence: str, *help_lines: str) -> Callable[[Evidence, re.Match[s
 
 # Messages of servers that refuse a pod, and their explanations; the first match wins.
 _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause | None]], ...] = (
-    (re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)"), _over_quota),
+    (lazy_pattern(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)"), _over_quota),
     (
-        re.compile(r"failed quota: ([^:]+): must specify (.+)"),
+        lazy_pattern(r"failed quota: ([^:]+): must specify (.+)"),
         _rejected(
             "Its pods cannot be created: quota {0} requires every container to set {1}.",
             "Set these in every container.",
         ),
     ),
     (
-        re.compile(r"((?:maximum|minimum) \S+ usage per \w+ is .+|\S+ max limit to request ratio .+)"),
+        lazy_pattern(r"((?:maximum|minimum) \S+ usage per \w+ is .+|\S+ max limit to request ratio .+)"),
         _out_of_limits,
     ),
     (
-        re.compile(r"no PriorityClass with name (\S+) was found"),
+        lazy_pattern(r"no PriorityClass with name (\S+) was found"),
         lambda _, found: missing_name("PriorityClass", found[1]),
     ),
     (
-        re.compile(r"service ?account \"?([^\s\":]+)\"? (?:was )?not found"),
+        lazy_pattern(r"service ?account \"?([^\s\":]+)\"? (?:was )?not found"),
         lambda _, found: missing_name("ServiceAccount", found[1]),
     ),
     (
-        re.compile(r"violates PodSecurity \"([^\"]+)\":? ?(.*)"),
+        lazy_pattern(r"violates PodSecurity \"([^\"]+)\":? ?(.*)"),
         _rejected("Its pods cannot be created: PodSecurity {0} forbids them: {1}."),
     ),
     (
-        re.compile(r"admission webhook \"([^\"]+)\" denied the request:? ?(.*)"),
+        lazy_pattern(r"admission webhook \"([^\"]+)\" denied the request:? ?(.*)"),
         _rejected("Its pods cannot be created: admission webhook {0} denies them: {1}."),
     ),
 )

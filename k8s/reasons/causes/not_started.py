@@ -19,6 +19,7 @@ from k8s.reasons.predicates import is_ready
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.status.pod import PULL_REASONS, exit_text
+from k8s.text.lazy_pattern import lazy_pattern
 
 # These init containers of operators only wait until the master's name resolves.
 _MASTER_INITS = ("init-pytorch",)
@@ -119,7 +120,7 @@ def _pull_cause(reason: str, message: str) -> tuple[str, str]:
 _LOGIN = "needs a login"
 # Messages of kubelets and registries, the problem with the image, and advice; the first match wins.
 _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), why, advice)
+    (lazy_pattern(pattern, re.IGNORECASE), why, advice)
     for pattern, why, advice in (
         (
             r"ErrImageNeverPull",
@@ -183,9 +184,9 @@ def config(evidence: Evidence) -> Cause | None:
     return None
 
 
-_NO_OBJECT = re.compile(r"(configmap|secret) \"([^\"]+)\" not found", re.IGNORECASE)
-_NO_KEY = re.compile(r"couldn't find key (\S+) in (ConfigMap|Secret) [^/\s]*/(\S+)")
-_NO_KEY_OF_VOLUME = re.compile(r"for volume \"([^\"]+)\".*non-existent (config|secret) key: (\S+)")
+_NO_OBJECT = lazy_pattern(r"(configmap|secret) \"([^\"]+)\" not found", re.IGNORECASE)
+_NO_KEY = lazy_pattern(r"couldn't find key (\S+) in (ConfigMap|Secret) [^/\s]*/(\S+)")
+_NO_KEY_OF_VOLUME = lazy_pattern(r"for volume \"([^\"]+)\".*non-existent (config|secret) key: (\S+)")
 _KINDS = {"configmap": "ConfigMap", "config": "ConfigMap", "secret": "Secret"}
 
 
