@@ -21,6 +21,7 @@ ROWS: Mapping[str, str] = {
     "storm": "scale.storm",
     "logs": "logs.pipe",
     "view": "view.view",
+    "form": "form.form",
     "events": "curves.events",
     "json": "curves.json_command",
     "draw": "curves.draw_curve",

@@ -23,6 +23,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "storm": ("storm of 1,000 updates", "painted rows that are wrong", "key-press to paint, p99"),
     "logs": ("a log of 2,000 lines to a pipe", "its lines of one rank", "as many of two pods by time"),
     "view": ("20,000 lines into the view, one stream", "20,000 lines of 512 ranks", "filter what is held"),
+    "form": ("the form, first opened", "opened again", "each key typed in it"),
     "events": ("read 3,000 scalars", "beside", "again after one more"),
     "json": ("3,000 scalars to JSON",),
     "draw": ("draw 3,000 points",),
