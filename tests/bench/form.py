@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from tests.bench.figures import Figure, console_env
 from tests.load.running import LoadServer
@@ -43,11 +44,14 @@ def _cpu_of(terminal: TimedTerminal, keys: str, shows: str) -> float:
     before_s = time.clock_gettime(clock)
     for each in keys:
         terminal.catch_up()
-        seen = len(terminal.output)
-        terminal.send(each, lambda _, seen=seen: len(terminal.output) > seen)
+        terminal.send(each, partial(_has_more, terminal, len(terminal.output)))
     terminal.wait_for(shows, PAINTED_S)
     _rest(terminal, RESTED_S)
     return time.clock_gettime(clock) - before_s
+
+
+def _has_more(terminal: TimedTerminal, seen: int, _screen: str) -> bool:
+    return len(terminal.output) > seen
 
 
 def _rest(terminal: TimedTerminal, quiet_s: float) -> None:

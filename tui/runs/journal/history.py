@@ -176,14 +176,14 @@ def read_timeline(
 
 def events_of(before: JobChange | None, change: JobChange) -> Iterator[str]:
     """Yield the events of a job between two of its changes; `before` is None for the first one."""
-    known = before.alerts.split() if before is not None else []
-    yield from (each for each in change.alerts.split() if each in _ALERTS.difference(known))
+    if change.alerts:
+        known = before.alerts.split() if before is not None else []
+        yield from (each for each in change.alerts.split() if each in _ALERTS.difference(known))
     was, status = before.status if before is not None else "", change.status
-    is_preempted = was in _ACTIVE and "preempt" in f"{change.reason} {change.cause}".lower()
     if before is not None and _has_lost_node(before, change):
         yield "node lost"
     elif before is not None and _has_restarted(before, change):
-        yield "preempted" if is_preempted else "restarted"
+        yield "preempted" if _is_preempted(was, change) else "restarted"
     elif status == was:
         return
     elif status in _ENDS:
@@ -191,16 +191,22 @@ def events_of(before: JobChange | None, change: JobChange) -> Iterator[str]:
     elif was == Status.SUSPENDED:
         yield "resumed"
     elif status == Status.SUSPENDED:
-        yield "preempted" if is_preempted else "suspended"
+        yield "preempted" if _is_preempted(was, change) else "suspended"
     elif status in _WAITING and was not in (*_WAITING, Status.RESTARTING):
-        is_preempted |= was in _ACTIVE and status == Status.QUEUED
-        yield "preempted" if is_preempted else "queued"
+        is_queued_again = was in _ACTIVE and status == Status.QUEUED
+        yield "preempted" if is_queued_again or _is_preempted(was, change) else "queued"
     elif status == Status.RUNNING and was in ("", *_WAITING):
         yield "started"
 
 
+def _is_preempted(was: str, change: JobChange) -> bool:
+    return was in _ACTIVE and "preempt" in f"{change.reason} {change.cause}".lower()
+
+
 def _has_lost_node(before: JobChange, change: JobChange) -> bool:
     if before.status not in _ACTIVE or change.status in OVER:
+        return False
+    if (before.nodes, before.reason, before.cause) == (change.nodes, change.reason, change.cause):
         return False
     lost = {*before.nodes.split(",")} - {*change.nodes.split(","), ""}
     # Nodes whose pods have ended, or were scaled in, leave nothing that waits.
