@@ -6,6 +6,7 @@ import ast
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from k8s.gpus.readings import NoReadings, NoReadingsCause, PodReadings, Source, 
 from tests import ROOT
 from tests.scripted.server import Answer, Compute, FollowedLog, ScriptedCluster, Stall, page
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
+from tests.support.night import journal_of
 from tests.support.objects import Object, node
 from tests.support.playground import EVENTS as OWN_EVENTS
 from tests.support.playground import Playground, console_on, some_objects
@@ -28,8 +30,11 @@ from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telem
 from tui.app import Console
 from tui.runs.journal.choices import store_layout
 from tui.runs.journal.database import Journal
+from tui.screens.lists import timeline
 from tui.session.telemetry_feed import TelemetryFeed
+from tui.settings.options import HistoryOptions
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
+from tui.text.format import Clock
 
 OVER_JOBS = ("delete", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""
@@ -88,6 +93,17 @@ def user_is_li(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_view_looks_as_accepted(tmp_path: Path, view: str) -> None:
     async with on_the_lab(tmp_path, view) as play:
         await compare_sizes(play, view, QUICK_SIZES)
+
+
+async def test_the_timeline_looks_as_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Times are absolute. What the console itself records is later, and out of the picture.
+    now_s, history = 1_700_000_000.0, HistoryOptions(days=36_500)
+    monkeypatch.setattr(timeline, "time", SimpleNamespace(time=lambda: now_s))
+    monkeypatch.setattr(Clock, "time", lambda _clock, at, form="%H:%M:%S": at.strftime(form))
+    journal_of(tmp_path / "state", now_s=now_s).close()
+    async with console_on(tmp_path, history=history, **some_objects()) as play:
+        await play.press("ctrl+t", shows="Σ 9 events of 4 jobs · 1 time not observed")
+        await compare_sizes(play, "timeline", QUICK_SIZES)
 
 
 @pytest.mark.parametrize("name", HOMES)
