@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -112,7 +113,7 @@ class RunStore:
             return
         self._has_moved = True
         path = self.journal.path.with_name(OLD_FILE) if self.journal.path is not None else None
-        if path is None or not path.exists() or self.journal.history.is_off:
+        if path is None or not os.path.exists(path) or self.journal.history.is_off:
             return
         try:
             lines = read_named_file(path, OLD_BYTES).split(b"\n")

@@ -11,6 +11,7 @@ from tests.scripted.server import Answer, page
 from tests.support.objects import Object, recorded
 from tests.support.sample_cluster import ago
 from tests.tui.commands.conftest import PYTORCH_JOBS, CommandLine, write_kubeconfig
+from tui.runs.journal.database import JOURNAL_FILE
 from tui.runs.store import RunStore
 
 LOG = b"".join(
@@ -111,6 +112,11 @@ async def test_its_record_and_all_facts_are_printed(gone: CommandLine) -> None:
     facts = (await gone("diagnose", "fails", "-o", "json")).values
     assert facts["record"] == record | {"ended_ago_s": facts["record"]["ended_ago_s"]}
     assert facts["logs"][0]["lines"][-1] == "MemoryError" and facts["events"][0]["reason"] == "Told"
+
+
+async def test_a_damaged_journal_is_named(gone: CommandLine) -> None:
+    (gone.home / "state" / "gpuconsole" / JOURNAL_FILE).write_bytes(b"garbage" * 9_999)
+    (await gone("logs", "fails")).reports(1, "There is no job fails", "it was moved to journal-damaged-")
 
 
 @pytest.mark.parametrize("command", ["get", "events", "curves", "diagnose", "why", "logs"])

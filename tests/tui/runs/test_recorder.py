@@ -201,6 +201,23 @@ async def test_a_journal_that_was_emptied_or_replaced_is_filled_again(cluster: S
     assert cluster.changes()[-1] == ("bert", 30, "Failed") and cluster.observed() == [(0, 60)]
 
 
+async def test_a_folder_that_is_out_of_reach_for_a_time_loses_no_changes(cluster: ScriptedCluster) -> None:
+    recorder, away = cluster.observer(), cluster.folder.with_name("away")
+    cluster.put("bert", Status.PENDING)
+    await cluster.tick(to_s=10)
+    cluster.folder.rename(away)
+    cluster.folder.write_text("no folder")
+    for status in (Status.RUNNING, Status.FAILED):
+        cluster.put("bert", status)
+        await cluster.tick(to_s=cluster.now_s + 20)
+    assert "File exists" in recorder.journal.problems[0]
+    cluster.folder.unlink()
+    away.rename(cluster.folder)
+    await cluster.tick(to_s=70)
+    assert [status for _, _, status in cluster.changes()] == ["Pending", "Running", "Failed"]
+    assert cluster.observed() == [(0, 70)] and recorder.journal.problems == []
+
+
 async def test_a_clock_that_is_set_back_does_not_reorder(cluster: ScriptedCluster) -> None:
     cluster.observer()
     cluster.put("bert", Status.PENDING)

@@ -109,6 +109,7 @@ async def find_past(
         if options.is_all_namespaces or each.namespace == config.namespace
         if each.context == config.context
     ]
+    error.why = "\n".join(filter(None, (error.why, *store.problems)))
     if job is not None:
         created_s = job.created.timestamp() if job.created else None
         found = [

@@ -105,12 +105,19 @@ _DELETE_OLDEST = tuple(
     for table, time_s, count, condition in _BOUNDED
 )
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_MAY_PASS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+_MAY_PASS = (
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
+    sqlite3.SQLITE_CANTOPEN,
+)
 
 
 def observer_name(observer: str) -> str:
     """Return the name of this process as an observer: `console 4711@login-1`."""
     return f"{observer} {os.getpid()}@{socket.gethostname()}"
+
+
+class _OutOfReach(sqlite3.OperationalError):
+    sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
 
 
 class Journal:
@@ -123,6 +130,7 @@ class Journal:
         self.problems: list[str] = []
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
+        self._was_on_disk = False
         self._pruned_s = 0.0
         self._error = 0  # code of the last one
         self._passing = set[str]()  # problems until the next write
@@ -134,6 +142,7 @@ class Journal:
         found = Journal(self.path.parent if self.path is not None else None, self.history)
         found.problems = self.problems
         found._unwritten, found._keep_lock = self._unwritten, self._keep_lock
+        found._was_on_disk = self._was_on_disk
         return found
 
     @property
@@ -269,8 +278,11 @@ class Journal:
                 if self.history.is_off:
                     _hide_tables(self._connection)
                 self._inode = self._inode_now()
+                self._was_on_disk = bool(self._inode)
             except (sqlite3.OperationalError, OSError) as error:
                 text = file_problem(error) if isinstance(error, OSError) else str(error)
+                if self._was_on_disk:  # it may be in reach again, and writers hold what they have until then
+                    raise _OutOfReach(text) from error
                 self._report(f"{text}; what happens now is remembered until the console exits")
                 self._connection, self._inode = _connected(None), 0
         return self._connection
