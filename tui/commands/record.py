@@ -121,10 +121,10 @@ async def _work(options: ConsoleOptions, client: Client, is_for_all_users: bool,
     namespace = "" if options.is_all_namespaces else options.namespace
     options = replace(options, is_all_namespaces=not namespace)
     context = client.config.context
-    lock = _locked(options, context, namespace, is_for_all_users)
+    runs = RunStore(options.state_folder, options.history)
+    lock = _locked(options, context, namespace, is_for_all_users, runs.journal)
     causes = known_causes(options) if options.causes_file.exists() else None
     names = everyone if is_for_all_users else own_names
-    runs = RunStore(options.state_folder, options.history)
     session = Session(client, options, runs, causes, is_narrow=bool(namespace), names=names)
     session.reasons.max_hidden, session.mirror.idle_factor = MAX_FAILURES, IDLE_FACTOR
 
@@ -151,7 +151,9 @@ async def _work(options: ConsoleOptions, client: Client, is_for_all_users: bool,
             lock.release()
 
 
-def _locked(options: ConsoleOptions, context: str, namespace: str, is_for_all_users: bool) -> RecorderLock:
+def _locked(
+    options: ConsoleOptions, context: str, namespace: str, is_for_all_users: bool, journal: Journal
+) -> RecorderLock:
     """Take the lock of a context; check the journal, too: without it the recorder is useless.
 
     Raises:
@@ -159,8 +161,7 @@ def _locked(options: ConsoleOptions, context: str, namespace: str, is_for_all_us
     """
     if options.history.is_off:
         raise KubeError(COULD_NOT, f"{options.config_file} says history: off.", "Remove it to record.")
-    state = options.state_folder
-    lock, journal = RecorderLock(state, context), Journal(state, options.history)
+    lock = RecorderLock(options.state_folder, context)
     try:
         holder = lock.acquire(namespace, is_for_all_users=is_for_all_users)
     except OSError as error:

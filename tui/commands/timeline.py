@@ -65,7 +65,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         rows = [[cell.text for cell in row_cells(each, clock, columns)] for each in found.grouped()]
         write_table([column.output for column in columns], rows, is_wide=flags.output == "wide")
     else:
-        whose = name or ("any job" if is_for_all else "your jobs")
+        whose = flags.job or ("any job" if is_for_all else "your jobs")
         gaps_text = "".join(f"\n{gap_text(gap, clock)}" for gap in found.gaps)
         write_stderr(f"No known events of {whose} since {minute(since_s, clock)}.{gaps_text}")
     return 0

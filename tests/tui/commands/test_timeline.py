@@ -75,6 +75,7 @@ async def test_without_events_the_gaps_are_named(line: CommandLine) -> None:
     (await line("timeline", "--since", "30m")).reports(0, "No known events of your jobs since ")
     ended = await line("timeline", "llm", "--since", "6h")
     ended.reports(0, "No known events of llm since ", "— not observed ")
+    (await line("timeline", "mpijob/llm")).reports(0, "No known events of mpijob/llm since ")
     line.set("XDG_STATE_HOME", str(line.home / "new"))
     (await line("timeline")).reports(0, "No known events of your jobs since ")
 
