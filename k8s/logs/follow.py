@@ -36,6 +36,7 @@ from k8s.logs.lines import (
     read_stamp,
 )
 from k8s.logs.prefixes import NO_OWNER, RankReader
+from k8s.logs.tail import END_BYTES, reaches_end
 from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
@@ -45,6 +46,7 @@ from k8s.text.errors import (
     Invalid,
     KubeError,
     NotFound,
+    ServerFailed,
     Throttled,
     TooLarge,
     Unauthorized,
@@ -180,6 +182,7 @@ class Follower:
         self._is_first_run = True
         self._run_is_read = False
         self._partial: list[Piece] = []
+        self._end = b""  # of an answer that may have been cut
         self._owner = NO_OWNER  # of the line read last
         self._stamp_ns = 0
         self._failures = self._quiet_reads = 0
@@ -372,6 +375,7 @@ class Follower:
         splitter, is_named = Splitter(request.max_line_bytes, request.piece_bytes), request.is_named
         partial_s = _PARTIAL_S if is_stream and request.piece_bytes else None
         opened_ns = (time.time() + self._client.server_clock_offset_s) * 1e9
+        end = b""
         try:
             async with self._client.log(
                 self.target.pod,
@@ -388,6 +392,7 @@ class Follower:
                 with translated(f"read the log of {self.target.pod}"):
                     chunks = _chunks(body, splitter, partial_s) if is_stream else body.iter_any()
                     async for chunk in chunks:
+                        end = (end + chunk[-END_BYTES:])[-END_BYTES:]
                         if not chunk:
                             yield self._items(splitter.flush())
                         if raw is not None:
@@ -415,6 +420,15 @@ class Follower:
         else:
             if is_stream:
                 self._ended_at_s = time.monotonic()
+            elif end and request.tail != 1 and not (is_over and end[-1:] != b"\n"):
+                target, has_times = self.target, raw is None
+                is_whole = await reaches_end(
+                    self._client, target, end, timestamps=has_times, previous=previous
+                )
+                # Until two answers agree.
+                if (is_over or previous) and not is_whole and end != self._end:
+                    self._end = end
+                    raise ServerFailed(f"Could not read the log of {target.pod}.", "The answer was cut.")
             if raw is not None and not raw.ends_line:
                 if is_over:  # it may have been cut: read it again
                     return

@@ -15,10 +15,13 @@ from k8s.cluster.job_builder import RankEvidence, has_assumed_ranks
 from k8s.logs.lines import LogLine, Splitter, Target, targets_of
 from k8s.logs.prefixes import RankReader
 from k8s.snapshot import Job
-from k8s.text.errors import KubeError
+from k8s.status import Status
+from k8s.text.errors import KubeError, ServerFailed
 
 # Limit for logs with very long lines: bytes returned, and times as many that are received.
 MAX_BYTES, MAX_READ_TIMES = 1024 * 1024, 16
+# The end of a log is recognised by so many bytes.
+END_BYTES = 512
 # Pods that are read to find a job's ranks, at once and in all, and lines and bytes of each.
 PROBES, MAX_PROBED, PROBE_LINES, PROBE_BYTES = 16, 64, 100, 256 * 1024
 # Seconds until a pod is probed again that has sent more.
@@ -66,6 +69,11 @@ async def read_tail(
                     del body[:-max_bytes]
                 if read_bytes > max_bytes * (MAX_READ_TIMES if lines > 1 else 1):
                     break
+            else:
+                is_over = previous or target.status in (Status.SUCCEEDED, Status.FAILED)
+                is_checked = is_over and lines > 1 and body
+                if is_checked and not await reaches_end(client, target, body, previous=previous):
+                    raise ServerFailed(f"Could not read the log of {target.pod}.", "The answer was cut.")
     if lines == 1:
         del body[max_bytes:]
     elif read_bytes > max_bytes:
@@ -77,6 +85,38 @@ async def read_tail(
         LogLine(p.stamp_ns, p.raw, target, seq, *reader.owner(p.raw), p.missing_bytes, bool(p.stamp_ns))
         for seq, p in enumerate(pieces)
     )
+
+
+async def reaches_end(
+    client: Client,
+    target: Target,
+    last_bytes: bytes | bytearray,
+    *,
+    timestamps: bool = True,
+    previous: bool = False,
+) -> bool:
+    """Return True if an answer ends as the log does; False also if the log has grown.
+
+    If the kubelet dies, the API server ends its answer after some line, as if it were whole.
+
+    Raises:
+        KubeError: The log cannot be read, so that the kubelet may have died.
+    """
+    end = b""
+    async with client.log(
+        target.pod,
+        target.namespace,
+        container=target.container,
+        tail=1,
+        timestamps=timestamps,
+        previous=previous,
+        idle_s=REQUEST_S,
+        open_s=REQUEST_S,
+    ) as stream:
+        with translated(f"read the log of {target.pod}"):
+            async for chunk in stream.iter_any():
+                end = (end + chunk)[-END_BYTES:]
+    return last_bytes.endswith(end)
 
 
 class JobRanks:

@@ -40,7 +40,7 @@ async def test_rows_survive_an_outage(admin: Client, kubeconfig: Path, tmp_path:
 
         await until(lambda: names() == ["before"] and console.snapshot.is_synced)
         await until(lambda: console.screen.query_one(Table).row_count == 1)
-        real_cluster.kill_apiserver(kubeconfig)
+        real_cluster.kill(kubeconfig, "apiserver")
         try:
             await until(lambda: console.snapshot.stale)
             assert names() == ["before"]

@@ -50,12 +50,12 @@ def start() -> Path:
     return Path(done.stdout.splitlines()[-1])
 
 
-def kill_apiserver(kubeconfig: Path) -> None:
-    """Kill its API server without warning; `start` brings it back with everything that it stored.
+def kill(kubeconfig: Path, name: str) -> None:
+    """Kill its `apiserver` or `kubelet` without warning; `start` brings it back, and containers run on.
 
     Removes the file with its pid too: `start` would take a zombie that is never reaped for alive.
     """
-    noted = kubeconfig.parent / "run" / "apiserver.pid"
+    noted = kubeconfig.parent / "run" / f"{name}.pid"
     os.kill(int(noted.read_text()), signal.SIGKILL)
     noted.unlink()
 

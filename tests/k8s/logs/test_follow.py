@@ -23,9 +23,12 @@ from k8s.logs import (
     Target,
     write_stamp,
 )
+from k8s.logs.lines import LogBlock
 from k8s.logs.liveness import LEAST_S
 from k8s.logs.read import read
-from k8s.text.errors import Forbidden, Invalid
+from k8s.logs.tail import read_tail
+from k8s.status import Status
+from k8s.text.errors import Forbidden, Invalid, KubeError
 from tests.scripted.logs import (
     NS,
     QUICK,
@@ -115,6 +118,43 @@ async def test_wherever_the_connection_is_cut_every_line_comes_once() -> None:
         pod.faults = [Fault(cut_after=cut), Fault(cut_after=cut + 31)]
         texts, _ = await read_all(pod)
         assert texts == pod.texts
+
+
+@pytest.mark.parametrize("more", [[], [Fault(500, "connection refused")]], ids=["answers", "is dead"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        LogRequest(),
+        LogRequest(follow=False, tail=1_500),
+        LogRequest(follow=False, previous=True),
+        LogRequest(follow=False, is_raw=True),
+        LogRequest(follow=False, is_named=True),
+    ],
+    ids=["follow", "tail", "previous", "raw", "named"],
+)
+async def test_an_answer_that_a_dying_kubelet_ends_after_a_line_is_read_again(
+    wanted: LogRequest, more: list[Fault]
+) -> None:
+    pod = ScriptedPod("w0")
+    for number in range(1_000, 3_000):
+        pod.write(f"line {number} of a log that is longer than one piece")
+    lines = pod.texts[-(wanted.tail or 2_000) :]
+    pod.runs[0].exit_code = 0
+    if wanted.previous:
+        pod.runs.append(Run(exit_code=0))
+    plain, stamped = len(f"{lines[0]}\n"), len(f"{write_stamp(START_NS + 1)} {lines[0]}\n")
+    pod.faults = [Fault(end_after=1_400 * (plain if wanted.is_raw else stamped)), *more]
+    async with connected(pod) as (_, client):
+        items = [item async for item in follow(client, target(pod), wanted, backoff=QUICK)]
+        pod.faults = [Fault(end_after=1_400 * stamped), *more]
+        with pytest.raises(KubeError):
+            await read_tail(client, target(pod, status=Status.SUCCEEDED), 2_000, previous=wanted.previous)
+    found = printed([each for each in items if each.text]).splitlines()
+    if wanted.is_named:
+        blocks = [each.lines for each in items if isinstance(each, LogBlock)]
+        found = [line.decode().rpartition("] ")[2] for block in blocks for line in block] + found
+    assert found == lines
+    assert all(each.mark is not Mark.GAP for each in items if isinstance(each, Marker))
 
 
 def printed(items: list[Item], **how: bool) -> str:

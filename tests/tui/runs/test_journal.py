@@ -235,8 +235,27 @@ async def test_kept_lines_are_read_as_from_the_cluster(tmp_path: Path) -> None:
     assert (await raws(raw=True)) == [b"step 1\r50%\n\n\xff loss 2\nlast\n"]
     with pytest.raises(NotFound, match="Only its last run"):
         await raws(previous=True)
+    master, worker = kept.texts()
+    assert master.startswith("─ master-0, its last 4 lines ─") and "others may be missing" in worker
     ((body,), _) = store.journal.rows("SELECT body FROM logs ORDER BY pod")
     assert zlib.decompress(body).startswith(b"2023-11-14T22:13:20.000000007Z step 1\r50%\n")
+
+
+async def test_a_rank_of_which_nothing_was_read_is_a_gap_beside_the_others(tmp_path: Path) -> None:
+    made = pytorch_job("bert", workers=2)
+    job = joined([], [pod_of(made, name, on="a") for name in ("master-0", "worker-0")], [made])[1]["bert"]
+    journal, line = RunStore(tmp_path).journal, LogLine(10**18, b"step 1", targets_of(job)[0], 0)
+
+    async def tail(target: Target, lines: int) -> list[LogLine]:
+        if not target.is_chief:
+            raise KubeError("gone")
+        return [line]
+
+    await keep_logs(journal, job, None, lambda *_: [])
+    assert not KeptLogs(journal, RunRecord(job.uid)).targets
+    await keep_logs(journal, job, tail, lambda *_: [])
+    kept = KeptLogs(journal, RunRecord(job.uid))
+    assert kept.is_partial and [kept.last_lines(each, 9) for each in kept.targets] == [["step 1"], []]
 
 
 def test_another_process_that_leaves_takes_no_writes_along(tmp_path: Path) -> None:

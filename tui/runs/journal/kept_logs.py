@@ -46,7 +46,8 @@ Streamed = Callable[[Target, int], Sequence[LogLine]]
 
 async def keep_logs(journal: Journal, job: Job, read_tail: ReadTail | None, streamed: Streamed) -> None:
     """Keep the last lines of a job's containers; of those that cannot be read, what was streamed."""
-    for target in targets_of(job)[:KEPT_LOGS]:
+    targets, nothing = targets_of(job)[:KEPT_LOGS], list[Target]()
+    for target in targets:
         lines: Sequence[LogLine] | None = None
         if read_tail is not None:
             with suppress(KubeError):
@@ -55,6 +56,11 @@ async def keep_logs(journal: Journal, job: Job, read_tail: ReadTail | None, stre
             lines = streamed(target, KEPT_LINES)
         if lines:
             await asyncio.to_thread(_keep, journal, job.uid, target, lines, is_partial)
+        elif is_partial:
+            nothing.append(target)
+    # Beside the logs of others, one of which nothing is known is a gap too.
+    for target in nothing if len(nothing) < len(targets) else ():
+        await asyncio.to_thread(_keep, journal, job.uid, target, (), True)
     await asyncio.to_thread(journal.prune)
 
 
@@ -82,6 +88,7 @@ class KeptLogs:
         """The store that has others, and until when; the reason that there is none. Empty until searched."""
         self._lines: dict[Target, list[bytes]] = {}
         self._partial = set[Target]()
+        self._ends: dict[Target, list[bytes]] = {}
         self._store: LogStore | None = None
         self._stored: dict[Target, StoredLog] = {}
         for about, is_partial, body in found:
@@ -142,6 +149,8 @@ class KeptLogs:
         """Read the last stored lines of the first containers, to show them as `texts`."""
         for target in self.targets[:SHOWN_LOGS]:
             self._lines[target] = await self._read(target, KEPT_LINES, 0.0)
+            if target in self._stored and not self.problem:
+                self._partial.discard(target)
 
     async def _read(self, target: Target, tail: int | None, first_s: float) -> list[bytes]:
         from k8s.logs.stores import MAX_ENTRIES
@@ -149,6 +158,8 @@ class KeptLogs:
         lines = self._lines.get(target, [])
         if self._store is None or target not in self._stored or self._has(target, tail):
             return lines
+        if tail == 1 and target in self._ends:  # whether the log was read to its end
+            return self._ends[target]
         newer = [] if target in self._partial else lines
         start_ns, end_ns = max(self._span[0], int(first_s * 1e9)), self._span[1]
         end_ns = read_stamp(newer[0])[0] if newer else end_ns
@@ -161,13 +172,17 @@ class KeptLogs:
                 raise NotFound(error.what, error.why) from error
             return lines
         self.problem = self._store.gaps
+        self._ends[target] = (newer or older or lines)[-1:]
         return [*older, *newer] or lines
 
     def texts(self, most: int = KEPT_LINES) -> Iterator[str]:
         """Yield at most so many lines of the log of each container under its name; only for display."""
         for target in self.targets:
             lines = self.last_lines(target, most)
-            yield "\n".join((f"─ {target.name}, its last {len(lines):,} lines ─", *lines, ""))
+            which = f"its last {len(lines):,} lines"
+            if target in self._partial:
+                which = f"{len(lines):,} lines that were read in time; others may be missing"
+            yield "\n".join((f"─ {target.name}, {which} ─", *lines, ""))
 
     def last_lines(self, target: Target, most: int) -> list[str]:
         """Return the last lines of a container, for display."""
