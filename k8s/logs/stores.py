@@ -21,7 +21,7 @@ from k8s.client.auth.proxies import proxy_for
 from k8s.client.client import Client
 from k8s.client.proxied import fetch_proxied, find_services, parse_address, refusal_text, split_place
 from k8s.logs.lines import read_stamp, to_stamp, write_stamp
-from k8s.text.errors import Forbidden, KubeError, NotFound, ServerFailed, TooLarge
+from k8s.text.errors import Forbidden, KubeError, NotFound, ServerFailed, TooLarge, join_sentences
 from k8s.text.sanitize import sanitize
 
 LOKI, VICTORIA_LOGS = "Loki", "VictoriaLogs"
@@ -155,7 +155,9 @@ class LogStore:
                 continue
             is_full = len(page) >= size
             page = sorted((entry for entry in page if entry[0]), key=lambda entry: entry[0])
-            if is_full and page and len(found) + len(page) < most:
+            if not page:
+                break  # without a time, the next page is not known
+            if is_full and len(found) + len(page) < most:
                 # The end is exclusive, and more lines may have the time of the oldest: they come again.
                 oldest_ns = end_ns = page[0][0]
                 if oldest_ns < page[-1][0]:
@@ -283,7 +285,7 @@ async def find_logs(
                 if configured or not isinstance(error, NotFound):  # no such service
                     why = sanitize(refusal_text(error))
                     said.setdefault(store.title, f"{store.name} cannot be read: {why}")
-    raise NotFound(" ".join(said.values()) or "No Loki or VictoriaLogs was found in the cluster.")
+    raise NotFound(join_sentences(*said.values()) or "No Loki or VictoriaLogs was found in the cluster.")
 
 
 async def _places(client: Client) -> Sequence[str]:

@@ -320,3 +320,5 @@ async def test_lines_that_were_not_kept_are_read_from_the_store(
         assert await raws("worker-0") == ["streamed"] and kept.problem.endswith("504: timeout")
         with pytest.raises(NotFound, match="Could not read Loki monitoring/loki"):
             await raws("worker-1")
+        await (kept := KeptLogs(journal, record)).add_stored(client, "monitoring/loki")
+        assert not kept.source and kept.problem.endswith("504: timeout")

@@ -136,7 +136,7 @@ class KeptLogs:
                     self.targets = (*self.targets, target)
             newest = await self._store.tail(logs[0], start_ns, end_ns, 1)
         except KubeError as error:
-            self.problem = error.what
+            self.problem = sanitize(f"{error.what} {error.why}".strip())
             return
         until = datetime.fromtimestamp(read_stamp(newest[-1])[0] / 1e9) if newest else None
         self.source = f"{self._store.name}, until {until:%Y-%m-%d %H:%M:%S}" if until else self._store.name
