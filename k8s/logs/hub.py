@@ -114,6 +114,7 @@ class LogHub:
         previous: bool = False,
         idle_s: float = REQUEST_S,
         is_urgent: bool = True,
+        is_whole: bool = False,
     ) -> tuple[LogLine, ...]:
         """Return the last lines of a log: those of `held_lines`, else what the server answers.
 
@@ -134,6 +135,7 @@ class LogHub:
             since_time=since_time,
             idle_s=idle_s,
             is_urgent=is_urgent,
+            is_whole=is_whole,
         )
 
     def drop_excess(self) -> None:

@@ -15,7 +15,6 @@ from k8s.cluster.job_builder import RankEvidence, has_assumed_ranks
 from k8s.logs.lines import LogLine, Splitter, Target, targets_of
 from k8s.logs.prefixes import RankReader
 from k8s.snapshot import Job
-from k8s.status import Status
 from k8s.text.errors import KubeError, ServerFailed
 
 # Limit for logs with very long lines: bytes returned, and times as many that are received.
@@ -38,11 +37,12 @@ async def read_tail(
     max_bytes: int = MAX_BYTES,
     idle_s: float = REQUEST_S,
     is_urgent: bool = True,
+    is_whole: bool = False,
 ) -> tuple[LogLine, ...]:
     """Return the last lines of a container's log, or of its run before the last restart.
 
     `since_time` is RFC 3339 in whole seconds; older lines are excluded. Of a single line that is longer
-    than `max_bytes`, the start is returned.
+    than `max_bytes`, the start is returned. `is_whole` makes sure that a log that is over is read to its end.
 
     Raises:
         Forbidden: The user may not read logs.
@@ -70,9 +70,7 @@ async def read_tail(
                 if read_bytes > max_bytes * (MAX_READ_TIMES if lines > 1 else 1):
                     break
             else:
-                is_over = previous or target.status in (Status.SUCCEEDED, Status.FAILED)
-                is_checked = is_over and lines > 1 and body
-                if is_checked and not await reaches_end(client, target, body, previous=previous):
+                if is_whole and body and not await reaches_end(client, target, body, previous=previous):
                     raise ServerFailed(f"Could not read the log of {target.pod}.", "The answer was cut.")
     if lines == 1:
         del body[max_bytes:]

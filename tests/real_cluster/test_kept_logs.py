@@ -107,6 +107,13 @@ def states(store: RunStore, name: str) -> list[str]:
     return [status for (status,) in store.journal.rows(query, name)]
 
 
+async def until_recorded(store: RunStore, name: str, state: str) -> None:
+    async def is_last() -> bool:
+        return states(store, name)[-1:] == [state]
+
+    await until(is_last)
+
+
 async def test_logs_of_pods_that_go_as_they_end_are_kept_or_the_gap_is_marked(
     admin: Client, tmp_path: Path
 ) -> None:
@@ -140,7 +147,7 @@ async def test_logs_of_a_job_that_ends_while_the_api_server_is_dead_are_kept_who
 
         await until(are_both)
         assert printed(kept) == [WHOLE, WHOLE] and not kept.is_partial
-        assert states(store, "long")[-1] == "Succeeded"
+        await until_recorded(store, "long", "Succeeded")
 
 
 @pytest.fixture
@@ -170,10 +177,8 @@ async def test_logs_of_a_job_that_ends_while_its_kubelet_is_dead_are_kept_whole(
     async with recording(admin, tmp_path) as store:
         await make_job(admin, "gated", f"until [ -e {gate}/open ]; do sleep 0.1; done", gate)
 
-        async def is_running() -> bool:
-            return states(store, "gated")[-1:] == ["Running"] and await have_started(admin, "gated")
-
-        await until(is_running)
+        await until(lambda: have_started(admin, "gated"))
+        await until_recorded(store, "gated", "Running")
         names = {str(each["metadata"]["name"]) for each in await pods_of(admin, "gated")}
         await kubelet(admin, min(names))
         (gate / "open").touch()
@@ -193,7 +198,7 @@ async def test_logs_of_a_job_that_ends_while_its_kubelet_is_dead_are_kept_whole(
 
         await until(are_both)
         assert printed(kept) == [WHOLE, WHOLE] and not kept.is_partial
-        assert states(store, "gated")[-1] == "Succeeded"
+        await until_recorded(store, "gated", "Succeeded")
 
 
 async def test_logs_of_pods_that_are_deleted_while_their_kubelet_is_dead_are_marked_as_partial(
@@ -215,11 +220,7 @@ async def test_logs_of_pods_that_are_deleted_while_their_kubelet_is_dead_are_mar
         kept = await kept_of(store, "lost")
         assert_whole_or_marked(kept)
         assert kept.is_partial
-
-        async def is_deleted() -> bool:
-            return states(store, "lost")[-1] == "Deleted"
-
-        await until(is_deleted)
+        await until_recorded(store, "lost", "Deleted")
 
 
 async def test_a_log_whose_kubelet_dies_while_it_is_read_is_never_short_and_whole(

@@ -397,7 +397,9 @@ class LifeFeed:
             self._with_events.put_nowait(job)
         if (target := next(iter(targets_of(job)), None)) is not None:
             try:
-                tail = await self._hub.read_tail(target, KEPT_LINES if is_own else FIRST_LINES)
+                tail = await self._hub.read_tail(
+                    target, KEPT_LINES if is_own else FIRST_LINES, is_whole=is_own
+                )
             except KubeError:
                 await self._keep_streamed(job)
                 raise
@@ -456,7 +458,7 @@ class LifeFeed:
         if target.key == chief.key:
             return tail
         await self._kept_limiter.acquire(is_urgent=False)
-        return await self._hub.read_tail(target, lines)
+        return await self._hub.read_tail(target, lines, is_whole=True)
 
     async def _record_gone(self, reads: _JobReads) -> None:
         # A job of another namespace than the one shown is not gone.

@@ -27,7 +27,6 @@ from k8s.logs.lines import LogBlock
 from k8s.logs.liveness import LEAST_S
 from k8s.logs.read import read
 from k8s.logs.tail import read_tail
-from k8s.status import Status
 from k8s.text.errors import Forbidden, Invalid, KubeError
 from tests.scripted.logs import (
     NS,
@@ -148,7 +147,7 @@ async def test_an_answer_that_a_dying_kubelet_ends_after_a_line_is_read_again(
         items = [item async for item in follow(client, target(pod), wanted, backoff=QUICK)]
         pod.faults = [Fault(end_after=1_400 * stamped), *more]
         with pytest.raises(KubeError):
-            await read_tail(client, target(pod, status=Status.SUCCEEDED), 2_000, previous=wanted.previous)
+            await read_tail(client, target(pod), 2_000, previous=wanted.previous, is_whole=True)
     found = printed([each for each in items if each.text]).splitlines()
     if wanted.is_named:
         blocks = [each.lines for each in items if isinstance(each, LogBlock)]
