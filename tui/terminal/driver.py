@@ -327,7 +327,12 @@ class RowsCompositor(Compositor):
         rows = Region(0, crop.y, self.size.width, crop.height) if crop else self.size.region
         for widget, (region, clip) in list(self.visible_widgets.items()):
             if shown := region.intersection(clip).intersection(rows):
-                yield region, shown, widget.render_lines(shown.translate(-region.offset))
+                strips = widget.render_lines(shown.translate(-region.offset))
+                yield region, shown, strips
+                # They are divided by now, and one that fits is kept as its own part. Only a full collection
+                # of garbage, of which there are few, would free it.
+                for strip in strips:
+                    strip._divide_cache.clear()
 
 
 class PacedScreen(Screen[ScreenResultType]):
