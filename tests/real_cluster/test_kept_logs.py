@@ -54,8 +54,11 @@ async def until(is_so: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def make_job(client: Client, name: str, wait: str, folder: Path = Path("/nowhere")) -> None:
-    """Create a job of two pods, which print numbered lines, wait, and print an end; they share `folder`."""
+async def make_job(client: Client, name: str, wait: str, folder: Path) -> None:
+    """Create a job of two pods, which print numbered lines, wait, and print an end.
+
+    At the end each makes a file with its name in `folder` of this machine.
+    """
     count = f"i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line $i; done; echo {WHOLE[-2]}"
     pod = operator_objects.pod_spec("main", 1, f"{{ {count}; {wait}; echo end; touch {folder}/$HOSTNAME; }}")
     pod["volumes"] = [{"name": "shared", "hostPath": {"path": str(folder), "type": "DirectoryOrCreate"}}]
@@ -118,7 +121,7 @@ async def test_logs_of_pods_that_go_as_they_end_are_kept_or_the_gap_is_marked(
     admin: Client, tmp_path: Path
 ) -> None:
     async with recording(admin, tmp_path) as store:
-        await make_job(admin, "short", "sleep 2")
+        await make_job(admin, "short", "sleep 2", tmp_path / "ends")
 
         async def have_ended() -> bool:
             found = await statuses(admin, "short")
@@ -134,7 +137,7 @@ async def test_logs_of_a_job_that_ends_while_the_api_server_is_dead_are_kept_who
     admin: Client, kubeconfig: Path, tmp_path: Path
 ) -> None:
     async with recording(admin, tmp_path) as store:
-        await make_job(admin, "long", "sleep 5")
+        await make_job(admin, "long", "sleep 5", tmp_path / "ends")
         await until(lambda: have_started(admin, "long"))
         real_cluster.kill(kubeconfig, "apiserver")
         await asyncio.to_thread(real_cluster.start)
@@ -206,7 +209,7 @@ async def test_logs_of_pods_that_are_deleted_while_their_kubelet_is_dead_are_mar
 ) -> None:
     losses: dict[str, Sequence[float]] = {}
     async with recording(admin, tmp_path, losses) as store:
-        await make_job(admin, "lost", "sleep 600")
+        await make_job(admin, "lost", "sleep 600", tmp_path / "ends")
 
         async def is_read() -> bool:
             return bool(losses)
