@@ -10,6 +10,7 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import TIMEOUT_MAX, Timer
 
 FORKING = multiprocessing.get_context("forkserver")
 # For each trainer its name, the module with its `run`, and the end of its message when it is stopped
@@ -67,10 +68,14 @@ class ForkedRank:
         return self._process.exitcode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """Read to the end of the output; a process that has not ended by the timeout is killed."""
         text = ""
         if self.stdout is not None and not self.stdout.closed:
+            killing = Timer(TIMEOUT_MAX if timeout is None else timeout, self.kill)
+            killing.start()
             with self.stdout:
                 text = self.stdout.read()
+            killing.cancel()
         self.wait(timeout)
         return text, None
 

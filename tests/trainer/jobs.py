@@ -1,10 +1,12 @@
 """A job of real processes in a folder, for the tests of what a user meets."""
 
 import os
+import random
 import re
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -134,8 +136,10 @@ def open_mpi_env(rank: int, world_size: int, local_size: int = 0) -> dict[str, s
 
 
 def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
+    """Return a port that is free and that the kernel gives to no outgoing connection meanwhile."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(16_000, 32_000))) as free:
+            return str(free.getsockname()[1])
 
 
 def ranks_of(process: int) -> list[int]:
