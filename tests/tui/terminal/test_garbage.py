@@ -35,6 +35,8 @@ async def test_lines_that_were_painted_are_freed_without_a_collection(
         await play.press(*"jk" * 3)
         with without_collections():
             await play.press(*"jk" * 10)
+            play.table._painter.forget()
+            await play.press("j")
         left = [each for each in gc.garbage if type(each) is Strip]
         gc.garbage.clear()
         assert not left

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.cache import LRUCache
 from textual.strip import Strip
 
 from k8s.text.sanitize import sanitize
@@ -71,7 +71,8 @@ class RowPainter:
         self._width = 0
         self._base = Style()
         self._styles: dict[tuple[str, ...], Style] = {}
-        self._strips: LRUCache[tuple[object, ...], tuple[Line, Strip]] = LRUCache(MAX_CACHED_LINES)
+        # Textual's LRUCache holds its entries in cycles, so that `clear` would free nothing at once.
+        self._strips = OrderedDict[tuple[object, ...], tuple[Line, Strip]]()
 
     def lay_out(self, columns: Sequence[Column], fit: Fit, width: int) -> bool:
         """Set columns and width; return True if they have changed."""
@@ -100,6 +101,10 @@ class RowPainter:
         if kept is None:
             kept = (line, Strip(self._segments(line)).adjust_cell_length(self._width, self._base))
             self._strips[key] = kept
+            if len(self._strips) > MAX_CACHED_LINES:
+                self._strips.popitem(last=False)
+        else:
+            self._strips.move_to_end(key)
         return kept[1]
 
     def _segments(self, line: Line) -> Iterable[Segment]:
