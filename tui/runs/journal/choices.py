@@ -47,10 +47,9 @@ def store_layout(journal: Journal, context: str, layout: str) -> bool:
 
 
 def _find(journal: Journal, name: str) -> str:
-    rows = (
-        journal.rows(_FIND, name) if journal.is_begun else ()
-    )  # to create it takes time, before the first frame
-    return next((str(value) for (value,) in rows), "")
+    if not journal.is_begun:  # creating it takes time, before the first frame
+        return ""
+    return next((str(value) for (value,) in journal.rows(_FIND, name)), "")
 
 
 def _put(journal: Journal, name: str, value: str) -> bool:
