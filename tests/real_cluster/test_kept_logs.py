@@ -117,6 +117,18 @@ async def until_recorded(store: RunStore, name: str, state: str) -> None:
     await until(is_last)
 
 
+async def assert_kept_whole(store: RunStore, name: str) -> None:
+    record = (await kept_of(store, name)).record
+
+    async def are_both() -> bool:
+        return len(printed(KeptLogs(store.journal, record))) == 2
+
+    await until(are_both)
+    kept = KeptLogs(store.journal, record)
+    assert printed(kept) == [WHOLE, WHOLE] and not kept.is_partial
+    await until_recorded(store, name, "Succeeded")
+
+
 async def test_logs_of_pods_that_go_as_they_end_are_kept_or_the_gap_is_marked(
     admin: Client, tmp_path: Path
 ) -> None:
@@ -141,16 +153,7 @@ async def test_logs_of_a_job_that_ends_while_the_api_server_is_dead_are_kept_who
         await until(lambda: have_started(admin, "long"))
         real_cluster.kill(kubeconfig, "apiserver")
         await asyncio.to_thread(real_cluster.start)
-        kept = await kept_of(store, "long")
-
-        async def are_both() -> bool:
-            nonlocal kept
-            kept = KeptLogs(store.journal, kept.record)
-            return len(printed(kept)) == 2
-
-        await until(are_both)
-        assert printed(kept) == [WHOLE, WHOLE] and not kept.is_partial
-        await until_recorded(store, "long", "Succeeded")
+        await assert_kept_whole(store, "long")
 
 
 @pytest.fixture
@@ -192,16 +195,7 @@ async def test_logs_of_a_job_that_ends_while_its_kubelet_is_dead_are_kept_whole(
         await until(have_ended)
         assert states(store, "gated")[-1] == "Running"
         await asyncio.to_thread(real_cluster.start)
-        kept = await kept_of(store, "gated")
-
-        async def are_both() -> bool:
-            nonlocal kept
-            kept = KeptLogs(store.journal, kept.record)
-            return len(printed(kept)) == 2
-
-        await until(are_both)
-        assert printed(kept) == [WHOLE, WHOLE] and not kept.is_partial
-        await until_recorded(store, "gated", "Succeeded")
+        await assert_kept_whole(store, "gated")
 
 
 async def test_logs_of_pods_that_are_deleted_while_their_kubelet_is_dead_are_marked_as_partial(
