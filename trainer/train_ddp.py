@@ -73,23 +73,15 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
         if ranks.is_first and ranks.launcher == "torchrun" and restarts != "0":
             most = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "?")
             log(f"restart {restarts} of {most}: a rank failed, and torchrun started all of them again")
-        # A function of its own: DDP must be freed before the process group, or gloo may wait forever.
-        metrics = train_in_group(arguments, group, threads, stop)
+        with closing(Training(arguments, group, stop)) as training:
+            if ranks.is_first:
+                training.log_start(threads)
+            metrics = training.run()
     finally:
         group.destroy()
     if ranks.is_first:
         seconds = time.monotonic() - started
         log(f"done: val_accuracy {metrics.accuracy:.4f} val_loss {metrics.loss:.4f} in {seconds:.0f} s")
-
-
-def train_in_group(
-    arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest
-) -> "Metrics":
-    """Train on this rank, and return the metrics after the last epoch."""
-    with closing(Training(arguments, group, stop)) as training:
-        if group.ranks.is_first:
-            training.log_start(threads)
-        return training.run()
 
 
 def make_train_state(

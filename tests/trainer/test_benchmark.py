@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import sys
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +16,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import Job
+import torch.distributed as dist
+
+from tests.trainer.forked_rank import FORKING
+from tests.trainer.jobs import Job, free_port
 from trainer.benchmark.report import AllReduce, head_lines, iteration_line, result_lines
 from trainer.benchmark.run import Benchmark, TrainStep, make_network, run
 from trainer.catalogue import find
@@ -182,6 +187,27 @@ def test_with_throughput_only_neither_one_rank_nor_all_reduce_is_measured(job: J
     ]  # fmt: skip
     result = json.loads((job.folder / "a").read_text())
     assert (result["scaling_efficiency"], result["all_reduce"]) == (None, [])
+
+
+def test_a_network_that_is_freed_last_does_not_destroy_the_process_group(imported_torch: None) -> None:
+    """Only the end of the process does: the reducer would wait for a thread that waits for the GIL."""
+    rank = FORKING.Process(target=_free_network_last)
+    rank.start()
+    rank.join()
+    assert rank.exitcode == 0
+
+
+def _free_network_last() -> None:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "RANK": "0", "WORLD_SIZE": "1"}
+    group = ProcessGroup(Ranks(0, 1, 0, 1, "the environment"), torch.device("cpu"), 200)
+    group.backend = "gloo"  # as if it were not alone
+    group.init()
+    joined = weakref.ref(dist.group.WORLD)
+    step = TrainStep(find("mpi").parser().parse_args(QUICK[1:]), 1, group.device)
+    step.distribute(fp16_allreduce=False)
+    group.destroy()
+    del group, step
+    os._exit(int(joined() is None))
 
 
 def test_a_benchmark_stops_at_once_on_sigterm_and_keeps_its_points(job: Job) -> None:

@@ -32,6 +32,10 @@ from trainer.ranks import MPI_LAUNCHERS, Ranks, find_master, request_mpi
 # How long one process waits for the others in a collective, once all have joined.
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 
+# Groups, kept until the process ends: DDP's reducer, as the last owner of a gloo group, would destroy it with
+# the GIL held, and wait for a thread of the group that waits for the GIL (pytorch/pytorch#56297).
+_joined: list[object] = []
+
 T = TypeVar("T")
 
 
@@ -58,6 +62,7 @@ class ProcessGroup:
         if is_mpi:
             dist.init_process_group("mpi", timeout=COLLECTIVE_TIMEOUT)
             self._cpu_group = dist.group.WORLD
+            _joined.append(self._cpu_group)
             return
         try:
             store = self._wait_for_all()
@@ -70,6 +75,7 @@ class ProcessGroup:
                 device_id=self.device if self.backend == "nccl" else None,
             )
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
+            _joined.extend((dist.group.WORLD, self._cpu_group))
         except (RuntimeError, ValueError, OSError) as error:
             if "Duplicate GPU" in str(error):
                 why = f"{str(error).strip().splitlines()[-1]}."
