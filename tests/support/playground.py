@@ -51,6 +51,7 @@ class Playground:
         """Run the console until a condition holds; on a loaded machine that may take long."""
         for _ in range(int(WAIT_S / POLL_S)):
             if is_so():
+                await self.pilot.pause(0)  # for the other lines of the same change
                 return
             await self.pilot.pause(POLL_S)
         raise AssertionError(f"never came true: {words or _source(is_so)}; on screen:\n{self.text}")
