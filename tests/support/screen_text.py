@@ -13,6 +13,7 @@ from typing import Any
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
+from textual.pilot import Pilot
 from textual.strip import Strip
 
 from tests import GOLDEN
@@ -82,3 +83,10 @@ def compare(name: str, parts: Mapping[str, str]) -> None:
     kept = path.read_text(encoding="utf-8")
     changes = unified_diff(kept.splitlines(), seen.splitlines(), "kept", "seen", lineterm="", n=1)
     assert seen == kept, "\n".join([f"{path.name} differs:", *changes])
+
+
+async def resize(pilot: Pilot[Any], width: int, height: int) -> None:
+    """Give the terminal another size, and wait until the screen is laid out in it."""
+    await pilot.resize_terminal(width, height)
+    while pilot.app.screen._compositor.size != (width, height):
+        await pilot.pause(0.01)

@@ -20,6 +20,7 @@ from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Compute, Held, ScriptedCluster, page, refusal
 from tests.support.objects import pytorch_job
 from tests.support.playground import EVENTS, LISTS, ONE_JOB, bert, console_on, some_objects, waits
+from tests.support.screen_text import resize
 from tui.__main__ import GARBAGE
 from tui.app import Console
 from tui.runs.curve_feed import LOG_HINT
@@ -50,7 +51,7 @@ async def test_the_client_is_closed_even_if_closing_the_session_is_cancelled(
 async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         for size in ((80, 24), (120, 40), (200, 60)):
-            await play.pilot.resize_terminal(*size)
+            await resize(play.pilot, *size)
             await play.until(lambda: "? help" in play.text.splitlines()[-1])
             lines = play.text.splitlines()
             assert "lab / default · li" in lines[0]

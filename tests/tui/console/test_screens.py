@@ -25,7 +25,7 @@ from tests.support.objects import Object, node
 from tests.support.playground import EVENTS as OWN_EVENTS
 from tests.support.playground import Playground, console_on, some_objects
 from tests.support.sample_cluster import ago, cluster_of, lab
-from tests.support.screen_text import compare, looks_of, text_of
+from tests.support.screen_text import compare, looks_of, resize, text_of
 from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telemetry_of
 from tui.app import Console
 from tui.runs.journal.choices import store_layout
@@ -120,14 +120,14 @@ async def test_a_view_looks_as_accepted_in_every_size_and_theme(tmp_path: Path, 
         for look, theme in THEMES.items():  # the outer loop: a theme costs more than a size
             play.console.theme = theme
             for size, parts in seen.items():
-                text, looks = await resize(play, size)
+                text, looks = await in_size(play, size)
                 if text != parts.get("dark text"):
                     parts[f"{look} text"] = text
                 parts[f"{look} looks"] = looks
     if view in WITH_CHARTS:
         async with on_the_lab(tmp_path, view, is_ascii=True) as play:
             for size, parts in seen.items():
-                parts["ascii text"], _ = await resize(play, size)
+                parts["ascii text"], _ = await in_size(play, size)
                 assert parts["ascii text"].isascii()
     for size, parts in seen.items():
         if size in QUICK_SIZES and view not in DEAR:
@@ -152,10 +152,10 @@ async def test_home_looks_as_accepted_in_every_theme(tmp_path: Path) -> None:
         for look in ("light", "mono"):
             play.console.theme = THEMES[look]
             for size, parts in seen.items():
-                parts[f"{look} text"], parts[f"{look} looks"] = await resize(play, size)
+                parts[f"{look} text"], parts[f"{look} looks"] = await in_size(play, size)
     async with home_on(tmp_path, "20_nodes", is_ascii=True) as play:
         for size, parts in seen.items():
-            parts["ascii text"], _ = await resize(play, size)
+            parts["ascii text"], _ = await in_size(play, size)
             assert parts["ascii text"].isascii()
     for size, parts in seen.items():
         compare(file_of("home_themes", size), parts)
@@ -168,7 +168,7 @@ def file_of(view: str, size: tuple[int, int]) -> str:
 async def compare_sizes(play: Playground, view: str, sizes: Sequence[tuple[int, int]]) -> None:
     """Compare the screen in the dark theme with what was accepted, in each size."""
     for size in sizes:
-        text, looks = await resize(play, size)
+        text, looks = await in_size(play, size)
         compare(file_of(view, size), {"dark text": text, "dark looks": looks})
 
 
@@ -221,9 +221,8 @@ def telemetry_of_the_lab(console: Console, *, is_read: bool) -> TelemetryFeed:
     )
 
 
-async def resize(play: Playground, size: tuple[int, int]) -> tuple[str, str]:
-    await play.pilot.resize_terminal(*size)
-    await play.until(lambda: play.console.screen.size == size)
+async def in_size(play: Playground, size: tuple[int, int]) -> tuple[str, str]:
+    await resize(play.pilot, *size)
     return await be_quiet(play)
 
 

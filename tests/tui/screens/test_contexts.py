@@ -18,6 +18,7 @@ from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream,
 from tests.support.objects import node, pytorch_job
 from tests.support.playground import LISTS, Playground, some_objects
 from tests.support.playground import console_on as one_console
+from tests.support.screen_text import resize
 from tui.app import Console
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
@@ -129,7 +130,7 @@ async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(
         host = clusters.served["prod"].host
         wide = [("prod-cluster", host)]
         for size, more in (((80, 24), []), ((120, 40), wide), ((200, 60), [*wide, ("prod-user",)])):
-            await play.pilot.resize_terminal(*size)
+            await resize(play.pilot, *size)
             for words in (("* lab", "lab-ns"), ("prod", "prod-ns"), *more):
                 await play.until(partial(clusters.has_line_with, *words))
             assert "SECRET" not in play.text

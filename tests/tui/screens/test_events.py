@@ -13,6 +13,7 @@ from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object
 from tests.support.playground import Playground, bert, console_on, some_objects
 from tests.support.sample_cluster import ago
+from tests.support.screen_text import resize
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
@@ -53,7 +54,7 @@ async def test_events_are_listed_newest_first_and_grouped_per_job(tmp_path: Path
         watch = serve(play.cluster, HERE, made, *no_room, pulled)
         await open_events(play)
         for size in ((80, 24), (120, 40), (200, 60)):
-            await play.pilot.resize_terminal(*size)
+            await resize(play.pilot, *size)
             await play.until(lambda: play.table.row_count == 3 and "? help" in play.text.splitlines()[-1])
             rows = [line for line in play.text.splitlines() if "Warning" in line or "Normal" in line]
             assert ["Pulled" in rows[0], "FailedSc" in rows[1], "Created" in rows[2]] == [True] * 3

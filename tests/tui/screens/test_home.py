@@ -21,6 +21,7 @@ from tests.support.idle import until
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago, cluster_of
+from tests.support.screen_text import resize
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
 from tests.tui.settings.keys.world import at, seen, titled, typed, world
@@ -46,7 +47,7 @@ async def test_the_panes_of_home_depend_on_the_terminal_size() -> None:
             *(((120, 31), [True, False]), ((80, 19), [False, False]), ((120, 32), [True, True])),
             *(((120, 31), [True, False]), ((160, 24), [True, True])),
         ):
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             await until(pilot, lambda want=displayed: [each.display for each in panes] == want)  # type: ignore[misc]
 
 
@@ -56,12 +57,12 @@ async def test_the_job_pane_is_below_or_beside_the_list_and_the_node_bar_above()
         table = app.screen.query_one(Table)
         assert strip.region.bottom <= table.region.y and strip.region.height <= 40 // 3
         assert job_pane.region.y >= table.region.bottom and job_pane.region.width == 120
-        await pilot.resize_terminal(160, 45)
+        await resize(pilot, 160, 45)
         await until(pilot, lambda: job_pane.region.x >= table.region.right)
         assert job_pane.region.bottom == table.region.bottom
-        await pilot.resize_terminal(80, 24)
+        await resize(pilot, 80, 24)
         await until(pilot, lambda: not job_pane.display and strip.region.height == 2)
-        await pilot.resize_terminal(60, 15)
+        await resize(pilot, 60, 15)
         await until(pilot, lambda: not strip.display and table.region.y == 2)
 
 
@@ -99,7 +100,7 @@ async def test_z_toggles_the_layout_and_the_choice_is_saved_per_context(tmp_path
         screen = play.console.screen
         assert isinstance(screen, JobsView)
         await play.until(lambda: not screen.query_one(NodeBar).display)
-        await play.pilot.resize_terminal(60, 15)
+        await resize(play.pilot, 60, 15)
         await play.press("z", "1", shows="More panes need 80x20; this terminal has 60x15")
         assert screen.panes.layout is HomeLayout.LIST
 
@@ -148,7 +149,7 @@ async def test_help_and_the_line_below_name_the_keys_of_the_pane_with_the_focus(
         await play.press("slash", "escape")
         assert play.table.has_focus
         await play.until(lambda: last_line().startswith(" enter job  l logs"))
-        await play.pilot.resize_terminal(60, 15)
+        await resize(play.pilot, 60, 15)
         await play.until(lambda: "z layout" not in last_line())
 
 
@@ -278,7 +279,7 @@ async def test_node_keys_request_their_action_for_the_node_under_the_cursor() ->
             await pilot.press(key)
             await until(pilot, lambda action=action: app.requests == [(action, "a100-3", ())])  # type: ignore[misc]
         assert app.view.copy_text() == "a100-3"
-        await pilot.resize_terminal(80, 24)
+        await resize(pilot, 80, 24)
         app.requests.clear()
         await until(pilot, lambda: app.screen.query_one(NodeBar).region.height == 2)
         await pilot.press("1", "d")

@@ -18,6 +18,7 @@ from tests.support.event_files import job_with_event_files, serve_event_files, w
 from tests.support.objects import collided, elastic_job, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
+from tests.support.screen_text import resize
 from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
 from tests.tui.settings.keys.world import REVIEWS
 from tui.screens.lists.jobs import JobsView
@@ -268,7 +269,7 @@ async def test_moving_the_cursor_while_the_log_is_mounted_leaves_one_log(
 
         with monkeypatch.context() as patch:
             patch.setattr(job_pane, "mount", lambda *widgets: endless(mount(*widgets)))
-            await play.pilot.resize_terminal(120, 40)
+            await resize(play.pilot, 120, 40)
             await play.until(is_mounting.is_set)
             job_pane.leave()
         job_pane.consider()

@@ -17,6 +17,7 @@ from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster
 from tests.support.namespace_objects import namespace
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
+from tests.support.screen_text import resize
 from tui.app import Console
 from tui.screens.documents.text import TextView
 from tui.screens.job.job import JobView
@@ -212,7 +213,7 @@ def flat(text: str) -> str:
 async def test_the_reason_is_shown_whole_below_the_title_and_a_key_opens_its_evidence(tmp_path: Path) -> None:
     async with job_view(tmp_path) as play:
         for size in ((80, 24), (120, 40)):
-            await play.pilot.resize_terminal(*size)
+            await resize(play.pilot, *size)
             await play.until(lambda: SENTENCE in flat(play.text) and "No events" in play.text)
             lines = play.text.splitlines()
             assert lines[1].startswith(" Jobs › bert   PyTorchJob kubeflow.org/v1 · Pending · 0/1 pods")

@@ -23,6 +23,7 @@ from tests.scripted.server import Answer, FollowedLog, Reply, ScriptedCluster, S
 from tests.support.evidence import NOW, instance, job_of
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import EVENTS, Playground, console_on
+from tests.support.screen_text import resize
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job.job import JobView
 from tui.screens.job.panes import INSTANCE_COLUMNS, JobPanes, instance_rows, job_title
@@ -113,7 +114,7 @@ async def test_the_newest_lines_are_shown_sanitized_with_their_ages(tmp_path: Pa
         assert "silent" not in play.text
         assert "step 1" in row(play, "worker-0")
         assert "SAYS" in play.text and not set("\x1b\x9b") & set(play.text)
-        await play.pilot.resize_terminal(80, 24)
+        await resize(play.pilot, 80, 24)
         await play.until(lambda: "SAYS" not in play.text)
         await play.until(lambda: re.search(r"4m\d\ds", row(play, "worker-0")))
         assert "step 1" not in play.text and "silent!" not in play.text

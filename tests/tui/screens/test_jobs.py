@@ -16,6 +16,7 @@ from tests.support.idle import until
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.support.playground import console_on
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
+from tests.support.screen_text import resize
 from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
 from tui.tables.column import console_columns
@@ -431,7 +432,7 @@ def refused(*more: str, why: str = WHY) -> ClusterSnapshot:
 async def test_as_many_forbidden_kinds_are_named_as_fit_and_the_rest_are_counted() -> None:
     async with hosted(JobsView(), refused(*KINDS), (80, 24)) as (app, pilot):
         for size in ((80, 24), (93, 24), (100, 30), (113, 30), (200, 60), (46, 24), (59, 24)):
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             shown = " ".join(app.text.split())
             named = sum(name in shown for name in KINDS)
             assert named == len(KINDS) or f"{len(KINDS) - named} more: :info" in shown

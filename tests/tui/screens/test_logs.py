@@ -26,6 +26,7 @@ from tests.support.evidence import instance, job_of
 from tests.support.hosted_view import FramedApp
 from tests.support.idle import until
 from tests.support.playground import Playground, console_on
+from tests.support.screen_text import resize
 from tests.tui.screens.home_lab import lab_of
 from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
@@ -130,7 +131,7 @@ async def test_rank_0_is_shown_first_and_followed(tmp_path: Path) -> None:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
         await pods[0].say("[rank1]: not for us", "[rank0]: step 1", "torchrun: all is well")
         for size in ((80, 24), (200, 60), (60, 15)):
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             await until(pilot, lambda: panes(pilot) == [["hello from 0", "step 1", "torchrun: all is well"]])
             assert title(pilot).startswith("Jobs › bert › logs   ranks 0 · follow")
             assert str(pilot.app.screen.query_one(LogView).border_title) == "=0 worker-0"

@@ -14,6 +14,7 @@ from tests.scripted.server import Answer, Held, page, refusal
 from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
+from tests.support.screen_text import resize
 from tests.tui.settings.keys.world import typed
 from tui.app import Console
 from tui.screens.lists.jobs import JobsView
@@ -55,7 +56,7 @@ async def test_each_namespace_shows_its_jobs_held_and_requested_gpus_and_quota(t
         serve(play.cluster, QUOTAS, quota("gpus", 8, 64), quota("tight", 8, 8, namespace="vision"))
         await open_namespaces(play)
         for size in ((80, 24), (120, 40), (200, 60)):
-            await play.pilot.resize_terminal(*size)
+            await resize(play.pilot, *size)
             await play.until(lambda: "8/64" in play.text and "Active" in words_of(play, "vision"))
             assert words_of(play, "all")[1:5] == ["namespaces", "3", "16", "16"]
             assert words_of(play, "default")[1:6] == ["2", "8", "16", "8/64", "Active"]

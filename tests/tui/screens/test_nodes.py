@@ -18,6 +18,7 @@ from tests.support.hosted_view import hosted
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 from tests.support.playground import console_on
 from tests.support.sample_cluster import lab
+from tests.support.screen_text import resize
 from tests.tui.screens.test_jobs import line_of, picture
 from tui.screens.lists.gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView, totals
@@ -180,7 +181,7 @@ def test_totals_show_free_blocks_and_a_job_that_fits_in_no_block() -> None:
 async def test_the_node_list_shows_gpu_holders_and_status_of_each_node() -> None:
     async with hosted(NodesView(), picture(), (80, 24)) as (app, pilot):
         for size in ((80, 24), (120, 40), (200, 60)):
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             await pilot.pause()
             assert "▮▮▮▮▰▯▯▯   5/8 " in line_of(app, "a100-4") and "▮ sweep-lr-3e4 4  ▰" in line_of(
                 app, "a100-4"

@@ -14,6 +14,7 @@ from textual.widgets import Label
 
 from tests.support.objects import pytorch_job
 from tests.support.playground import console_on, some_objects
+from tests.support.screen_text import resize
 from tests.tui.settings.keys.world import typed
 from tui import screens
 from tui.app import Console
@@ -131,12 +132,12 @@ async def test_a_too_small_terminal_shows_a_message_and_restores_the_view_when_r
 ) -> None:
     async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
         await play.press("j")
-        await play.pilot.resize_terminal(59, 14)
+        await resize(play.pilot, 59, 14)
         await play.until(lambda: isinstance(play.console.screen, TooSmall))
         assert "59x14 is too small." in play.text
-        await play.pilot.resize_terminal(5, 2)
+        await resize(play.pilot, 5, 2)
         await play.pilot.pause()
-        await play.pilot.resize_terminal(60, 15)
+        await resize(play.pilot, 60, 15)
         await play.until(lambda: isinstance(play.console.screen, JobsView))
         assert "waits" in play.text
         assert play.table.cursor_key == play.table.shown_rows[1].key

@@ -10,6 +10,7 @@ from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.namespace_objects import CLAIMS, EVENTS, claim, event, in_namespace, serve
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
+from tests.support.screen_text import resize
 from tests.tui.settings.keys.world import titled, typed
 from tui.screens.documents.text import TextView
 from tui.screens.lists.jobs import JobsView
@@ -44,7 +45,7 @@ async def test_volume_claims_are_listed_with_details_and_updated_live(tmp_path: 
         serve(play.cluster, SAID, about(scratch, "WaitForFirstConsumer", "waiting for first consumer"))
         watch = serve(play.cluster, HERE, workspace, imagenet, scratch, lost)
         for word, size in (("pvc", (80, 24)), ("data", (120, 40)), ("volumes", (200, 60))):
-            await play.pilot.resize_terminal(*size)
+            await resize(play.pilot, *size)
             await open_volumes(play, word, shows="gets a volume when the first pod that uses it")
             lines = play.text.splitlines()
             assert any({"workspace", "RWX", "2Ti", "Bound", "li"} <= set(line.split()) for line in lines)

@@ -8,6 +8,7 @@ from datetime import UTC
 from textual.app import ComposeResult
 
 import themes
+from tests.support.screen_text import resize
 from tests.support.themed_app import ThemedApp
 from tui.runs.series import Series
 from tui.widgets.curve_chart import CurveChart, PlotCurve, PlotOptions
@@ -51,7 +52,7 @@ async def test_a_chart_fills_its_space_in_every_theme() -> None:
     app = ChartApp(PlotCurve("bert", falling()))
     async with app.run_test() as pilot:
         for size in ((80, 24), (200, 60), (10, 4), (1, 1)):
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             await pilot.pause()
             assert all(len(line) == size[0] for line in lines(app))
             if size[0] >= 80:
@@ -86,7 +87,7 @@ async def test_keys_move_the_cursor_and_change_the_view() -> None:
 
         await pilot.press("h", "H", "H", "H")
         before = lines(app)[0].split("step ")[1].split()[0]
-        await pilot.resize_terminal(160, 40)
+        await resize(pilot, 160, 40)
         await pilot.pause()
         after = lines(app)[0].split("step ")[1].split()[0]
         assert abs(int(after) - int(before)) < 10

@@ -16,6 +16,7 @@ from textual.theme import Theme
 import themes
 from k8s.logs import EVERYTHING, LineQueue, LogLine, Mark, Marker, Target
 from tests import ROOT
+from tests.support.screen_text import resize
 from tests.support.themed_app import ThemedApp
 from tui.widgets.log.lines import LogLines
 from tui.widgets.log.paint import STAMP_CELLS, pattern_of, plain_text, wrap_cuts
@@ -368,7 +369,7 @@ async def test_log_rows_are_redrawn_when_their_appearance_changes() -> None:
             lambda: setattr(app.view, "filter_text", "step"),
             lambda: pilot.press("N"),
             lambda: setattr(app, "theme", "textual-light"),
-            lambda: pilot.resize_terminal(70, 24),
+            lambda: resize(pilot, 70, 24),
         ):
             if (doing := change()) is not None:
                 await doing

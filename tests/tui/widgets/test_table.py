@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from textual.app import ComposeResult
 
 import themes
+from tests.support.screen_text import resize
 from tests.support.themed_app import ThemedApp
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.columns import fit_columns
@@ -68,7 +69,7 @@ async def test_every_theme_and_size_shows_header_and_rows_with_numbers_on_the_ri
     async with app.run_test(size=(200, 60)) as pilot:
         for theme, size in product(THEMES, ((80, 24), (200, 60))):
             app.theme = theme
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             await pilot.pause()
             header, first, detail, second = app.lines[:4]
             assert header.split() == ["NAME", "KIND", "GPUS", "NODE"]
@@ -199,14 +200,14 @@ async def test_narrow_tables_drop_columns_by_priority_and_count_them() -> None:
         header, first = app.lines[:2]
         assert header.split() == ["NAME", "GPUS", "NODE", "+1>"]
         assert "…-worker-12 " in first
-        await pilot.resize_terminal(100, 10)
+        await resize(pilot, 100, 10)
         await pilot.pause()
         assert app.lines[0].split() == ["NAME", "KIND", "GPUS", "NODE"]
         assert "bert-large-finetune-worker-12" in app.lines[1]
 
         app.table.set_rows([row("bert", detail="└ waits")])
         for width in (1, 2, 5, 10):
-            await pilot.resize_terminal(width, 3)
+            await resize(pilot, width, 3)
             await pilot.press("j", "ctrl+f")
             assert all(len(line) == width for line in app.lines)
 
@@ -216,7 +217,7 @@ async def test_narrow_tables_drop_columns_by_priority_and_count_them() -> None:
             Row(str(place), (Cell.of(*((each, "") for each in kind)), Cell("w" * 60)))
             for place, kind in enumerate(kinds)
         ]
-        await pilot.resize_terminal(75, 24)
+        await resize(pilot, 75, 24)
         app.table.set_columns(columns, shown)
         await pilot.pause()
         # A cell of runs drops the last ones whole.
@@ -248,10 +249,10 @@ async def test_a_long_detail_takes_two_lines_of_which_the_second_is_cut() -> Non
         assert app.lines[5].startswith("   c") and not app.table.shows_detail("b")
         await pilot.press("j", "k")
         assert app.table.cursor_key == "b", "its lines are one row"
-        await pilot.resize_terminal(200, 8)
+        await resize(pilot, 200, 8)
         await pilot.pause()
         assert app.lines[4].startswith("   c") and app.table.shows_detail("b")
-        await pilot.resize_terminal(80, 4)  # of four lines, three are the row of the cursor
+        await resize(pilot, 80, 4)  # of four lines, three are the row of the cursor
         await pilot.pause()
         assert [line[1:4] for line in app.lines[1:]] == ["▸ b", "   ", "   "]
 

@@ -16,6 +16,7 @@ from textual.geometry import Region
 
 import themes
 from tests.support.idle import until
+from tests.support.screen_text import resize
 from tests.support.themed_app import ThemedApp
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import pad
@@ -285,7 +286,7 @@ async def _go_through(rows: list[Row], steps: Sequence[tuple[str, Any]]) -> None
             elif what == "order":
                 table.order = value
             elif what == "height":
-                await pilot.resize_terminal(60, value)
+                await resize(pilot, 60, value)
             else:
                 if value == "space" and key is not None:
                     marks ^= {key}

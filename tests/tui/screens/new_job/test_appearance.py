@@ -9,6 +9,7 @@ from rich.style import Style
 
 import themes
 from tests.support.colours import COLOURED, contrast
+from tests.support.screen_text import resize
 from tests.tui.screens.new_job.world import ECHO, Form, form
 from tui.screens.dialogs.confirm import LoginScreen
 from tui.widgets.form.fields import is_shown
@@ -54,7 +55,7 @@ async def test_every_theme_and_every_size_draw_the_form_readably(tmp_path: Path)
             it.app.theme = theme
             await it.go("name")
             for size in SIZES if number == 0 else SIZES[-1:]:  # a theme changes colours, not places
-                await it.pilot.resize_terminal(*size)
+                await resize(it.pilot, *size)
                 await it.pilot.pause()
                 assert any("▸ Name" in line for line in it.shown), (theme, size)
                 assert any("Create" in line for line in it.shown), (theme, size)

@@ -15,6 +15,7 @@ from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.reasons.cause import Cause
 from tests.scripted.server import Answer, refusal
 from tests.support.new_job_form import job
+from tests.support.screen_text import resize
 from tests.tui.screens.new_job.world import CLAIMS, ECHO, SNAPSHOT, form, sandbox
 from tui.draft.fields import FormField
 from tui.widgets.form.fields import Field
@@ -39,7 +40,7 @@ async def test_a_small_terminal_shows_the_size_and_run_of_the_job_and_the_yaml_o
             ((109, 40), ("ctrl+y",), False),
             ((110, 40), (), True),
         ):
-            await it.pilot.resize_terminal(*size)
+            await resize(it.pilot, *size)
             await it.pilot.press(*keys)
             await it.pilot.pause()
             assert it.screen.query_one(ManifestPane).display is has_yaml, size
@@ -96,7 +97,7 @@ async def test_keys_move_through_the_fields_and_the_focused_one_is_visible_with_
         await it.write("claim", "")
         assert not it.field("mount_path").display
 
-        await it.pilot.resize_terminal(120, 60)
+        await resize(it.pilot, 120, 60)
         await it.write("name", "bert-9")
         assert any("name: bert-9" in line for line in it.shown), "the YAML is beside a wide form"
         await it.go("claim")

@@ -18,6 +18,7 @@ from tests.support.event_files import curve
 from tests.support.guide_runs import guide
 from tests.support.objects import batch_job, node
 from tests.support.playground import Playground, console_on
+from tests.support.screen_text import resize
 from tests.support.telemetry import ScriptedReader, feed_of, reading, telemetry_of
 from tests.tui.screens.home_lab import lab_of, pane, says
 from tests.tui.settings.keys.world import (
@@ -174,7 +175,7 @@ async def test_digits_focus_a_pane_and_the_node_bar_moves_and_lists_the_jobs_of_
         await play.until(lambda: len(listed()) == 3 and strip(play).has_focus)
         await play.press("escape")
         assert screen.query_one(Table).has_focus
-        await play.pilot.resize_terminal(80, 24)
+        await resize(play.pilot, 80, 24)
         await play.until(lambda: not pane(play).display)
         await play.press("3")
         await play.until(lambda: pane(play).holds_focus and strip(play).display)
