@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
 
+from k8s.client import connection
 from k8s.client.client import Client
 from tests.k8s.client.login import Plugin
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Plugin:
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    monkeypatch.setattr(connection, "RENEWAL_PAUSE_S", inf)  # a test may take longer than the real one
     return Plugin(tmp_path)
 
 

@@ -8,11 +8,13 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from k8s.client import connection
 from k8s.client.auth.cluster_config import load
 from k8s.client.auth.exec_plugin import ExecPlugin, ExecPluginFailed, LoginDialog, without_secrets
 from k8s.client.client import Client
@@ -89,6 +91,21 @@ async def test_a_failing_exec_plugin_is_quoted_and_not_run_per_request(plugin: P
     assert "ctrl" not in str(caught.value)
     with pytest.raises(NoCluster, match="your session is over"):
         await plugin.load(cluster.host)
+
+
+async def test_after_a_pause_a_failing_exec_plugin_is_run_again(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ScriptedCluster() as cluster:
+        reached = await plugin.load(cluster.host)
+        cluster.say(VERSION, refusal(401, "Unauthorized"))
+        plugin.fails()
+        async with Client(reached) as client:
+            for pause_s, runs in ((inf, 2), (inf, 2), (0.0, 3), (inf, 3)):
+                monkeypatch.setattr(connection, "RENEWAL_PAUSE_S", pause_s)
+                with pytest.raises(Unauthorized, match="your session is over"):
+                    await client.get_json(VERSION)
+                assert plugin.runs == runs
 
 
 async def test_exec_plugin_credentials_are_renewed_after_their_expiration_timestamp(plugin: Plugin) -> None:
