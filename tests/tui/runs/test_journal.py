@@ -83,6 +83,42 @@ def test_a_damaged_journal_is_set_aside_and_named(tmp_path: Path, damage: object
     assert [each.uid for each in RunStore(tmp_path).records()] == ["new", "late"]
 
 
+def test_journals_that_are_damaged_one_after_the_other_are_all_set_aside(tmp_path: Path) -> None:
+    damaged = [b"%d: not a database" % number * 99 for number in range(4)]  # two of them within a second
+    for each in damaged:
+        (tmp_path / JOURNAL_FILE).write_bytes(each)
+        (store := RunStore(tmp_path)).add(RunRecord("a", nodes=("n",)))
+        store.journal.close()
+    assert sorted(each.read_bytes() for each in tmp_path.glob("journal-damaged-*")) == damaged
+
+
+READER = """
+import ctypes, sys
+from pathlib import Path
+from tui.runs.record import RunRecord
+from tui.runs.store import RunStore
+ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())  # modes bind root too
+store = RunStore(Path(sys.argv[1]))
+print(len(store.records()), *store.problems)
+store.add(RunRecord("b", nodes=("n",)))
+print(len(store.records()), *store.problems)
+"""
+
+
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["clean", "damaged"])
+def test_a_journal_in_a_folder_that_cannot_be_written_is_read(tmp_path: Path, is_damaged: bool) -> None:
+    folder = tmp_path / "a %20#?x=y"
+    (store := RunStore(folder)).add(RunRecord("a", nodes=("n",)))
+    store.journal.close()
+    path = folder / JOURNAL_FILE
+    path.write_bytes(b"not a database" * 99 if is_damaged else path.read_bytes())
+    folder.chmod(0o500)
+    found = subprocess.run([sys.executable, "-c", READER, folder], capture_output=True, text=True).stdout
+    folder.chmod(0o700)
+    clean = f"1\n1 {path}: attempt to write a readonly database; what happens now is not kept\n"
+    assert found == (f"0 {path}: file is not a database\n" * 2 if is_damaged else clean)
+
+
 def test_a_journal_of_the_first_version_keeps_its_runs_and_logs(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / JOURNAL_FILE) as first:
         for statement in (*module.MIGRATIONS[0], "PRAGMA user_version = 1"):

@@ -24,6 +24,7 @@ from tui.settings.private_file import make_private_folder
 
 Found = TypeVar("Found")
 JOURNAL_FILE = "journal.db"
+NOT_KEPT = "; what happens now is not kept"
 DEFAULT_HISTORY = HistoryOptions()
 # Seconds between two checks of the bounds, and pages that are freed at a time.
 PRUNE_EVERY_S, FREED_PAGES = 300.0, 256
@@ -254,20 +255,18 @@ class Journal:
 
     def _run(self, use: Callable[[sqlite3.Connection], Found], default: Found) -> Found:
         with self._lock:
-            try:
-                return use(self._open())
-            except sqlite3.Error as error:
-                self._error = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                if self._error not in _DAMAGED or self.path is None:
-                    problem = self._report(str(error))
+            for is_last in (self.path is None, True):
+                try:
+                    return use(self._open())
+                except sqlite3.Error as error:
+                    self._error = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                    if self._error in _DAMAGED and not is_last:
+                        self._set_aside(str(error))
+                        continue
+                    problem = self._report(f"{error}{NOT_KEPT * (self._error == sqlite3.SQLITE_READONLY)}")
                     self._passing |= {problem} if self._error in _MAY_PASS else set()
-                    return default
-                self._set_aside(str(error))
-            try:
-                return use(self._open())
-            except sqlite3.Error as error:
-                self._report(str(error))
-                return default
+                    break
+            return default
 
     def _open(self) -> sqlite3.Connection:
         if self._inode and self._inode != self._inode_now():  # another console has set it aside
@@ -283,7 +282,7 @@ class Journal:
                 text = file_problem(error) if isinstance(error, OSError) else str(error)
                 if self._was_on_disk:  # it may be in reach again, and writers hold what they have until then
                     raise _OutOfReach(text) from error
-                self._report(f"{text}; what happens now is remembered until the console exits")
+                self._report(f"{text}{NOT_KEPT}")
                 self._connection, self._inode = _connected(None), 0
         return self._connection
 
@@ -301,14 +300,16 @@ class Journal:
     def _set_aside(self, why: str) -> None:
         assert self.path is not None
         self.close()
-        aside = self.path.with_name(f"journal-damaged-{time.strftime('%Y%m%d-%H%M%S')}.db")
+        # No other file of the folder has its inode, not even one that was set aside in the same second.
+        aside = self.path.with_name(
+            f"journal-damaged-{time.strftime('%Y%m%d-%H%M%S')}-{self._inode_now()}.db"
+        )
         database, *others = _files(self.path)
         with suppress(OSError):
             os.replace(database, aside)
-        for path in others:  # they belong to the damaged one
-            with suppress(OSError):
+            for path in others:  # they belong to the damaged one
                 path.unlink(missing_ok=True)
-        self._report(f"{why}; it was moved to {aside.name}, and a new one was begun")
+            self._report(f"{why}; it was moved to {aside.name}, and a new one was begun")
 
 
 def _files(path: Path) -> tuple[Path, ...]:
@@ -316,6 +317,7 @@ def _files(path: Path) -> tuple[Path, ...]:
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:
+    place = str(path or ":memory:")
     if path is not None:
         make_private_folder(path.parent)
         with suppress(FileExistsError):  # further files get the mode of this one
@@ -325,8 +327,11 @@ def _connected(path: Path | None) -> sqlite3.Connection:
         # Source: SQLite, "How To Corrupt An SQLite Database File", 2.2.
         if not stat.S_ISREG(path.lstat().st_mode):
             raise OSError(errno.EINVAL, "a directory, a link or no regular file")
+        if not os.access(path.parent, os.W_OK) and not any(each.exists() for each in _files(path)[1:]):
+            # Nobody has it open, and what SQLite needs to open it otherwise cannot be created.
+            place = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     connection = sqlite3.connect(
-        path or ":memory:", timeout=LOCK_S, isolation_level=None, check_same_thread=False
+        place, timeout=LOCK_S, isolation_level=None, check_same_thread=False, uri=place.startswith("file:")
     )
     try:
         if path is not None:
