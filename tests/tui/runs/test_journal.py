@@ -243,7 +243,7 @@ def test_the_log_of_writes_is_not_mapped_where_machines_share_the_file_system(
 
 async def test_kept_lines_are_read_as_from_the_cluster(tmp_path: Path) -> None:
     made = pytorch_job("bert", workers=2)
-    pods = [pod_of(made, name, on="a") for name in ("master-0", "worker-0")]
+    pods = [pod_of(made, "master-0", on="a", phase="Succeeded"), pod_of(made, "worker-0", on="a")]
     job = joined([], pods, [made])[1]["bert"]
 
     async def tail(target: Target, lines: int) -> list[LogLine]:
@@ -294,6 +294,27 @@ async def test_a_rank_of_which_nothing_was_read_is_a_gap_beside_the_others(tmp_p
     assert kept.is_partial and [kept.last_lines(each, 9) for each in kept.targets] == [["step 1"], []]
 
 
+async def test_a_log_that_was_read_before_its_end_is_partial(tmp_path: Path) -> None:
+    made, journal = pytorch_job("bert", workers=2), RunStore(tmp_path).journal
+
+    async def keep(text: bytes, master: str, worker: str, *, can_read: bool = True) -> list[object]:
+        pods = [pod_of(made, "master-0", phase=master), pod_of(made, "worker-0", phase=worker)]
+        job = joined([], pods, [made])[1]["bert"]
+
+        async def tail(target: Target, lines: int = 1) -> list[LogLine]:
+            return [LogLine(10**18, text, target, 0)]
+
+        lines = await tail(targets_of(job)[0])
+        await keep_logs(journal, job, tail if can_read else None, lambda *_: lines)
+        rows = journal.rows("SELECT body, is_partial FROM logs ORDER BY pod")
+        return [(zlib.decompress(body)[-2:-1], bool(is_partial)) for body, is_partial in rows]
+
+    assert await keep(b"1", "Succeeded", "Running") == [(b"1", False), (b"1", True)]
+    assert await keep(b"2", "Running", "Running") == [(b"2", True)] * 2
+    assert await keep(b"3", "Running", "Running", can_read=False) == [(b"2", True)] * 2
+    assert await keep(b"4", "Failed", "Failed") == [(b"4", False)] * 2
+
+
 def test_another_process_that_leaves_takes_no_writes_along(tmp_path: Path) -> None:
     first, second = Journal(tmp_path), Journal(tmp_path)
     put = "INSERT INTO choices (name, value) VALUES (?, ?)"
@@ -313,7 +334,7 @@ async def test_lines_that_were_not_kept_are_read_from_the_store(
     monkeypatch.setattr(kept_logs, "KEPT_LINES", 3)
     made = pytorch_job("bert", workers=2)
     made["metadata"]["namespace"] = "vision"
-    pods = [pod_of(made, name, on="a") for name in ("master-0", "worker-0")]
+    pods = [pod_of(made, "master-0", on="a", phase="Succeeded"), pod_of(made, "worker-0", on="a")]
     job = joined([], pods, [made])[1]["bert"]
     texts = [f"line {number}" for number in range(8)]
     masters, workers = (entries(f"bert-{name}", texts) for name in ("master-0", "worker-0"))

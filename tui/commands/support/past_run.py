@@ -63,7 +63,7 @@ class PastRun:
             return f"{SOURCE} has it until {_minute(self.record.seen_s)}"
         found = f"the last {KEPT_LINES:,} lines of each pod were kept"
         if self.logs.is_partial:
-            found = "what was streamed of its logs was kept, and lines may be missing"
+            found = "what was read of its logs in time was kept, and lines may be missing"
         if source := self.logs.source:
             return f"{found}; others are from {source}" if self.logs.is_kept else f"from {source}"
         return found

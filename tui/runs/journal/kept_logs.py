@@ -23,6 +23,7 @@ from k8s.snapshot import Job
 from k8s.text.errors import KubeError, NotFound
 from k8s.text.sanitize import log_text, sanitize
 from tui.runs.journal.database import Journal
+from tui.runs.journal.history import OVER
 from tui.runs.record import RunRecord
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ SHOWN_LOGS, AROUND_S = 8, 60.0
 _CHIEFS = ("launcher", "master", "chief", "head")
 # Lines that were only streamed do not take the place of a log that was read.
 _PUT = "INTO logs (uid, pod, container, target, kept_s, is_partial, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_PUT_WHOLE, _PUT_PARTIAL = f"INSERT OR REPLACE {_PUT}", f"INSERT OR IGNORE {_PUT}"
+_PUT_READ, _PUT_STREAMED = f"INSERT OR REPLACE {_PUT}", f"INSERT OR IGNORE {_PUT}"
 
 ReadTail = Callable[[Target, int], Awaitable[Sequence[LogLine]]]
 """Reads the last lines of a container's log."""
@@ -52,22 +53,24 @@ async def keep_logs(journal: Journal, job: Job, read_tail: ReadTail | None, stre
         if read_tail is not None:
             with suppress(KubeError):
                 lines = await read_tail(target, KEPT_LINES)
-        if is_partial := lines is None:
-            lines = streamed(target, KEPT_LINES)
+        is_partial = lines is None or not {job.status, target.status} & {*OVER}  # it may print more
+        put = _PUT_STREAMED if lines is None else _PUT_READ
+        lines = streamed(target, KEPT_LINES) if lines is None else lines
         if lines:
-            await asyncio.to_thread(_keep, journal, job.uid, target, lines, is_partial)
+            await asyncio.to_thread(_keep, journal, put, job.uid, target, lines, is_partial)
         elif is_partial:
             nothing.append(target)
     # Beside the logs of others, one of which nothing is known is a gap too.
     for target in nothing if len(nothing) < len(targets) else ():
-        await asyncio.to_thread(_keep, journal, job.uid, target, (), True)
+        await asyncio.to_thread(_keep, journal, _PUT_STREAMED, job.uid, target, (), True)
     await asyncio.to_thread(journal.prune)
 
 
-def _keep(journal: Journal, uid: str, target: Target, lines: Sequence[LogLine], is_partial: bool) -> None:
+def _keep(
+    journal: Journal, put: str, uid: str, target: Target, lines: Sequence[LogLine], is_partial: bool
+) -> None:
     body = b"".join(b"%s %s\n" % (write_stamp(each.stamp_ns).encode(), each.raw) for each in lines)
     about = msgspec.json.encode(target)
-    put = _PUT_PARTIAL if is_partial else _PUT_WHOLE
     values = target.pod, target.container, about, time.time(), is_partial, zlib.compress(body)
     journal.keep((put, uid, *values))
 
