@@ -37,6 +37,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     plugins = user_plugins(options, read_keys(options.keys_file, key_table()).keymap)
     for problem in plugins.problems if plugins is not None else ():
         write_stderr(problem)
+    runs = runs_text(options)
     try:
         async with cluster(options) as client:
             found = await read_info(options, client)
@@ -45,7 +46,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.output in ("json", "yaml"):
         write_object(Redactor().object(found), flags.output)
     else:
-        write(info_text(found, runs_text(options)))
+        write(info_text(found, runs))
     return 0
 
 

@@ -169,7 +169,7 @@ def _locked(
     if holder is not None:
         hint = f"On {holder.host}, kill {holder.pid} ends it." if holder.pid else ""
         raise KubeError(f"{context} is being recorded already.", f"By {holder.words}; see {lock.path}.", hint)
-    is_kept = journal.write() and all(file for *_, file in journal.rows("PRAGMA database_list"))
+    is_kept = journal.write(("DELETE FROM runs WHERE 0",)) and journal.is_on_disk
     journal.close()
     if not is_kept:
         lock.release()

@@ -18,6 +18,7 @@ from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
 from k8s.text.errors import Forbidden, KubeError, NotFound
+from k8s.text.home import file_problem
 from tui.runs.journal.database import JOURNAL_FILE, Journal
 from tui.runs.journal.history import observed_since_s
 from tui.runs.journal.recorder_lock import RecorderLock
@@ -81,7 +82,8 @@ def terminal() -> dict[str, str]:
 def runs_text(options: ConsoleOptions) -> str:
     """Describe the records of past runs: `12 runs, 40K`."""
     store = RunStore(options.state_folder, options.history)
-    return f"{plural(len(store.records()), 'run')}, {memory(store.journal.size_bytes)}"
+    words = plural(len(store.records()), "run"), memory(store.journal.size_bytes)
+    return ", ".join((*words, *store.problems[:1]))
 
 
 def address(host: str) -> str:
@@ -134,7 +136,11 @@ async def read_info(
 
 def _recording(options: ConsoleOptions, context: str, namespace: str, offset_s: float) -> Values:
     # The recorder that runs; and since when it, or a console, has seen everything.
-    found = RecorderLock(options.state_folder, context).holder()
+    found, problem = None, ""
+    try:
+        found = RecorderLock(options.state_folder, context).holder()
+    except OSError as error:
+        problem = f"unknown: {error.filename}: {file_problem(error)}"
     since_s = observed_since_s(Journal(options.state_folder), context, namespace, time.time() + offset_s)
     recorder = found and {
         "pid": found.pid,
@@ -143,7 +149,8 @@ def _recording(options: ConsoleOptions, context: str, namespace: str, offset_s: 
         "namespace": found.namespace,
         "all_users": found.is_for_all_users,
     }
-    return {"recorder": recorder, "observed_since": None if since_s is None else _iso(since_s)}
+    since = None if since_s is None else _iso(since_s)
+    return {"recorder": recorder, "recorder_problem": problem, "observed_since": since}
 
 
 def _iso(moment_s: float) -> str | None:
@@ -211,12 +218,13 @@ def info_text(found: Values, past_runs: str, more: Iterable[tuple[str, str]] = (
         past_runs: Describes the stored records.
         more: Names and values about the cluster.
     """
-    cluster = found["cluster"] or {}
+    cluster = {**(found["cluster"] or {})}
+    problem = cluster.pop("recorder_problem", "")
     named = [(name, text) for name, text in cluster.items() if isinstance(text, str)]
     if cluster:
         runs = cluster["recorder"]
         words = runs and f"process {runs['pid']} on {runs['host']}, since {runs['since']}"
-        named.append(("recorder", words or "does not run"))
+        named.append(("recorder", words or problem or "does not run"))
     problems = [("problem", line) for line in found["problem"].split("\n")]
     may = [(name, verbs_text(verbs)) for name, verbs in cluster.get("may", {}).items()]
     return as_text(

@@ -170,7 +170,7 @@ async def test_logs_are_kept_of_the_requested_users_and_namespaces(
         assert not [each for each in cluster.requests if each.path in (PODS, JOBS)]
 
 
-@pytest.mark.parametrize("blocked", ["journal", "lock", "history"])
+@pytest.mark.parametrize("blocked", ["journal", "file", "lock", "history"])
 async def test_nothing_is_recorded_where_nothing_can_be_written(run: CommandLine, blocked: str) -> None:
     state = state_of(run)
     state.mkdir(parents=True)
@@ -180,17 +180,26 @@ async def test_nothing_is_recorded_where_nothing_can_be_written(run: CommandLine
         config = run.home / "config" / "gpuconsole" / "config.yaml"
         config.parent.mkdir(parents=True)
         config.write_text("history: off\n")
-    else:
+    elif blocked == "journal":
         with sqlite3.connect(state / JOURNAL_FILE) as journal:
             journal.execute("PRAGMA user_version = 99")
+    else:  # the version that may be written is another
+        (made := Journal(state)).write()
+        made.close()
+        body = (state / JOURNAL_FILE).read_bytes()
+        (state / JOURNAL_FILE).write_bytes(body[:18] + b"\3" + body[19:])
     refused = await run.process("record")
     reason, advice = {
         "journal": ("newer gpuconsole", "XDG_STATE_HOME"),
+        "file": ("attempt to write a readonly database", "XDG_STATE_HOME"),
         "lock": (f"{lock_of(run).path}: Is a directory.", "XDG_STATE_HOME"),
         "history": ("config.yaml says history: off.", "Remove it to record."),
     }[blocked]
     refused.reports(1, "Nothing can be recorded.", reason, advice)
-    assert lock_of(run).holder() is None and run.cluster.requests == []
+    assert run.cluster.requests == []
+    unknown = f"unknown: {lock_of(run).path}: Is a directory" * (blocked == "lock")
+    assert f"  {unknown or 'does not run'}\n" in (await run("info")).out
+    assert (await run("info", "--json")).values["cluster"]["recorder_problem"] == unknown
 
 
 SYNCED = ClusterSnapshot(is_synced=True)

@@ -52,10 +52,10 @@ class RecorderLock:
         self._descriptor = -1
 
     def holder(self) -> RecorderProcess | None:
-        """Return the process that holds the lock; None if there is none."""
+        """Return the process that holds the lock, None if there is none, or raise `OSError`."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:
+        except FileNotFoundError:
             return None
         try:
             return _other_holder(descriptor)
