@@ -251,7 +251,7 @@ class Connection:
                         f"The server redirects to {place.hostname or place.path}; only reading follows that."
                     )
                     raise ServerFailed(f"Could not {doing}.", sanitize(why), _REDIRECT_HINT)
-                if response.status < 400:
+                if response.status < (300 if is_proxied else 400):
                     self._record_last_seen()
                     self._pass_warnings_on(method, response)
                     return response

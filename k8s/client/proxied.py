@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -31,7 +32,9 @@ _ADDRESS = re.compile(
     r"(?P<namespace>[a-z0-9-]+)/(?:(?P<scheme>https?):)?(?P<name>[a-z0-9.-]+)"
     r"(?::(?P<port>[a-z0-9-]+))?(?P<prefix>(?:/[\w.-]+)*)/?"
 )
-_PLACE = re.compile(r"(?:(?P<tenant>[\w!.*'()|:-]+)@)?(?P<place>(?P<url>https?://[^@\s]+)|[^@\s]+)")
+_PLACE = re.compile(
+    r"(?:(?P<tenant>[\w!.*'()|:-]+)@)?(?P<place>(?P<url>https?://[^@\s?#/][^@\s?#]*)|[^@\s]+)"
+)
 
 
 class ServiceAddress(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ def parse_address(text: str) -> ServiceAddress:
     """
     found = _ADDRESS.fullmatch(text)
     if found is None or ".." in text:
-        raise ValueError(f"{text!r} is not a service address, such as monitoring/prometheus-k8s:web")
+        raise ValueError("not a service address, such as monitoring/prometheus-k8s:web")
     scheme = found["scheme"] if found["scheme"] == "https" else ""
     return ServiceAddress(
         found["namespace"], found["name"], found["port"] or "", scheme or "", found["prefix"] or ""
@@ -82,8 +85,9 @@ def split_place(text: str) -> tuple[str, str]:
     Raises:
         ValueError: The text has a different form.
     """
-    if (found := _PLACE.fullmatch(text)) is None:
-        raise ValueError(f"{text!r} is neither a URL nor a service address, such as monitoring/loki:3100")
+    found = _PLACE.fullmatch(text)
+    if found is None or urlsplit(found["url"] or "").port == 0:  # and if it is no number, or too large
+        raise ValueError("neither a URL nor a service address, such as monitoring/loki:3100")
     return found["tenant"] or "", found["url"] or parse_address(found["place"]).name
 
 

@@ -207,7 +207,9 @@ class LogStore:
         except ServerFailed as error:
             if "no org id" in error.why:
                 error.why = f"It requires a tenant: `log_store: TENANT@{self.place}` in config.yaml."
-            if "<" in error.why:
+            elif error.why.startswith("It answers 401"):
+                error.why = "It requires a password or a token, and none can be given."
+            elif "<" in error.why:
                 error.why = f"{error.why.partition(':')[0]} with a web page."
             raise
         if body.lstrip()[:1] == b"<":
@@ -267,13 +269,8 @@ async def find_logs(
     tenant, place = split_place(configured) if configured else ("", "")
     said: dict[str, str] = {}
     for each in [place] if configured else await _places(client):
-        titles = (
-            [LOKI]
-            if "loki" in each
-            else [VICTORIA_LOGS]
-            if _IS_VICTORIA.search(each)
-            else [LOKI, VICTORIA_LOGS]
-        )
+        both = LOKI, VICTORIA_LOGS
+        titles = both[:1] if "loki" in each else both[1:] if _IS_VICTORIA.search(each) else both
         for store in (LogStore(title, client, each, tenant) for title in titles):
             if said.get(store.title, "").endswith(" has no line of it."):
                 continue  # another service of the same store

@@ -204,7 +204,8 @@ def _service(value: yaml.Node, example: str, *, is_store: bool = False) -> str:
             return "@".join(filter(None, split_place(str(value.value))))
         return parse_address(str(value.value)).name
     except ValueError as error:
-        raise BadValue(f"a service {'or a URL ' * is_store}is expected, as {example}") from error
+        url = "or a URL without user, password and query " * is_store
+        raise BadValue(f"a service {url}is expected, as {example}") from error
 
 
 def _days(value: yaml.Node) -> float:

@@ -210,7 +210,7 @@ async def test_an_exporters_401_429_or_redirect_does_not_affect_the_client(there
     assert [each.words for each in words if each] == [
         "It answers 401: Unauthorized",
         "It answers 429: slow down",
-        "dcgm-exporter-n3 reports no GPU.",
+        "It answers 302: no reason given",
     ]
     assert there.cluster.asked("/elsewhere") == []
     assert len(proxied(there.cluster)) == 3

@@ -241,7 +241,7 @@ def test_a_prometheus_address_survives_parsing_and_formatting(text: str, address
 
 def test_a_malformed_prometheus_address_is_rejected() -> None:
     for text in ["", "prometheus", "http://prometheus:9090", "a/b/../c", "a/b:c:d", "A/b"]:
-        with pytest.raises(ValueError, match=re.escape(repr(text))):
+        with pytest.raises(ValueError, match="not a service address"):
             parse_address(text)
 
 

@@ -153,7 +153,9 @@ BUSY = refusal(503, 'no endpoints available for service "loki"', "ServiceUnavail
     [
         (refusal(403, 'User "li" cannot get services/proxy', "Forbidden"), "cannot get services/proxy"),
         (Answer(b"no org id\n", 401), TENANT),
-        (Answer(b"<html>\n<h1>401 Required</h1></html>", 401), "It answers 401 with a web page."),
+        (Answer(b"<h1>401 Required</h1>", 401), "It requires a password or a token, and none can be given."),
+        (Answer(b"<html>\n<h1>Forbidden</h1></html>", 403), "It answers 403 with a web page."),
+        (Answer(b"", 302), "It answers 302: no reason given"),
         (Answer(b"<!DOCTYPE html><title>Log in</title>"), "It answers with a web page."),
         (Answer(b'{"status": "success", "data": [1'), "The answer is malformed"),
         (Answer(b'{"status": "success", "data": {"a": 1}}'), "The answer is malformed"),
@@ -229,11 +231,17 @@ async def test_a_tenant_is_named_and_a_url_gets_no_credentials(is_url: bool) -> 
         ("lab@https://logs.example.com:8443/loki", ("lab", "https://logs.example.com:8443/loki")),
         ("12:34@logs/vlogs", ("12:34", "logs/vlogs")),
         *((text, None) for text in ("loki", "ftp://x", "https://li:secret@x", "a b@c/d", "a@b@c/d", "")),
+        *(
+            (text, None)
+            for text in ("http://x?token=secret", "http://x/#secret", "lab@http://li:secret@x/loki")
+        ),
+        *((text, None) for text in ("http://[::1", "http://x:99999", "http://x:y", "http:///loki")),
     ],
 )
 def test_a_place_is_a_service_or_a_url_with_a_tenant(text: str, found: tuple[str, str] | None) -> None:
     if found is not None:
         assert split_place(text) == found
         return
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError) as refused:
         split_place(text)
+    assert "secret" not in str(refused.value)

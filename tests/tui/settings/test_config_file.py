@@ -165,7 +165,10 @@ VALID: dict[str, dict[str, Any]] = {
         ("finished_days: !!int soon\n", "line 1, finished_days: a number of days is expected"),
         ("finished_days: true\n", "line 1, finished_days: a number of days is expected"),
         ("theme: dark\nprometheus: http://prom:9090\n", "line 2, prometheus: a service is expected"),
-        ("log_store: https://li:secret@a.b\n", "line 1, log_store: a service or a URL is expected"),
+        (
+            "log_store: https://li:secret@a.b\n",
+            "line 1, log_store: a service or a URL without user, password",
+        ),
         ("prometheus: [a]\n", "line 1, prometheus: a service is expected"),
         (f"loss: '{'[' * 3000}'\n", "line 1, loss: true or false is expected"),
         (f"finished_days: !!int '{'[' * 3000}'\n", "line 1, finished_days: a number of days"),
