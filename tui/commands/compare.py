@@ -103,7 +103,7 @@ async def _find(options: ConsoleOptions, names: list[str]) -> list[RunRecord]:
         if name.startswith((".", "/", "~")) or (expand_home(name).is_dir() and name not in past):
             found[name] = await asyncio.to_thread(_of_folder, name, expand_home(name))
     left = [name for name in names if name not in found]
-    write_problems(store)
+    write_problems(store.problems)
     if left:
         try:
             async with cluster(options) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import aclosing, suppress
+from datetime import datetime
 from typing import cast
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--since", type=seconds, metavar="TIME", help="only lines newer than this, e.g. 90s, 10m, 2h")
     add(
         "--since-time",
+        type=_moment,
         default="",
         metavar="TIME",
         help="only lines after this time, e.g. 2026-11-20T18:00:00Z",
@@ -43,10 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _line_count(text: str) -> int:
-    count = int(text)
-    if count < -1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of lines; -1 prints all")
-    return count
+    with suppress(ValueError):
+        if (count := int(text)) >= -1:
+            return count
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines; -1 prints all")
+
+
+def _moment(text: str) -> str:
+    with suppress(ValueError):
+        if not text or datetime.fromisoformat(text).tzinfo is not None:
+            return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-11-20T18:00:00Z")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -54,7 +63,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     wanted = Options(
         follow=flags.follow and not flags.previous,
         tail=flags.tail if flags.tail >= 0 else None,
-        since_s=flags.since,
+        since_s=flags.since or None,  # 0 is kubectl's default, and no server accepts it
         since_time=flags.since_time,
         instance=flags.instance,
         rank=flags.rank,

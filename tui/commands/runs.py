@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from k8s.text.errors import KubeError
@@ -38,7 +39,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         flags, COLUMNS, name_of=lambda each: f"run/{each.name}", labels_of=lambda each: each.labels
     )
     records = [each for each in reversed(store.records()) if each.name]
-    write_problems(store)
+    write_problems(store.problems, is_empty=not records)
     if flags.name:
         records = [each for each in records if flags.name in (each.name, each.uid)]
         if not records:
@@ -56,11 +57,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def write_problems(store: RunStore) -> None:
-    """Name the damaged records on stderr."""
-    for problem in store.problems[:MOST_PROBLEMS]:
+def write_problems(problems: Sequence[str], *, is_empty: bool = False) -> None:
+    """Name the damaged records on stderr; raise `KubeError` if nothing else was found."""
+    if problems and is_empty:
+        raise KubeError("Could not read the journal.", problems[0])
+    for problem in problems[:MOST_PROBLEMS]:
         write_stderr(f"Skipped: {problem}")
-    if (more := len(store.problems) - MOST_PROBLEMS) > 0:
+    if (more := len(problems) - MOST_PROBLEMS) > 0:
         write_stderr(f"Skipped {more} more records.")
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from k8s.kinds import kind_of
 from k8s.text.errors import NotFound
+from tui.commands.runs import write_problems
 from tui.commands.support.connect import recorded_place, with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, split_name
 from tui.commands.support.output import add_format, write_items, write_stderr, write_table
@@ -50,8 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if kind:
         entries = [each for each in found.entries if matches_kind(kind_of(each.job), kind)]
         found = replace(found, entries=entries)
-    for problem in journal.problems:
-        write_stderr(problem)
+    write_problems(journal.problems, is_empty=not found.entries)
     if name and not journal.rows("SELECT 1 FROM jobs WHERE context = ? AND name = ?", context, name):
         hint = with_cluster_flags(options, "To list what is known: gpuconsole timeline --all-users")
         raise NotFound(f"Nothing is known of a job {name}.", "No console or recorder has seen it.", hint)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from k8s.client.client import Client
-from k8s.text.errors import KubeError
+from tui.commands.runs import write_problems
 from tui.commands.support.connect import read_cluster, recorded_place, with_cluster_flags
 from tui.commands.support.output import (
     FORMATS,
@@ -101,10 +101,7 @@ def print_ledger(options: ConsoleOptions, flags: argparse.Namespace) -> None:
     to_s = time.time()
     from_s = max(0.0, to_s - flags.since)
     found = read_ledger(journal, context, namespace, from_s, to_s)
-    if found is None and journal.problems:
-        raise KubeError("Could not read the journal.", journal.problems[0])
-    for problem in journal.problems:
-        write_stderr(problem)
+    write_problems(journal.problems, is_empty=found is None)
     users = ledger_by_user(found or ())
     jobs = [job for user in users for job in user.jobs]
     since = datetime.fromtimestamp(from_s, UTC)

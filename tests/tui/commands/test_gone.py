@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +13,8 @@ from msgspec.structs import replace
 from tests.scripted.server import Answer, page
 from tests.support.objects import Object, recorded
 from tests.support.sample_cluster import ago
-from tests.tui.commands.conftest import PYTORCH_JOBS, CommandLine, write_kubeconfig
+from tests.tui.commands.conftest import PYTORCH_JOBS, CommandLine, Ended, write_kubeconfig
+from tui.runs.journal import database
 from tui.runs.journal.database import JOURNAL_FILE
 from tui.runs.store import RunStore
 
@@ -114,9 +118,37 @@ async def test_its_record_and_all_facts_are_printed(gone: CommandLine) -> None:
     assert facts["logs"][0]["lines"][-1] == "MemoryError" and facts["events"][0]["reason"] == "Told"
 
 
-async def test_a_damaged_journal_is_named(gone: CommandLine) -> None:
-    (gone.home / "state" / "gpuconsole" / JOURNAL_FILE).write_bytes(b"garbage" * 9_999)
-    (await gone("logs", "fails")).reports(1, "There is no job fails", "it was moved to journal-damaged-")
+TROUBLES = {
+    "damaged": "file is not a database; it was moved to journal-damaged-",
+    "newer": "it was written by a newer gpuconsole",
+    "folder": "a directory, a link or no regular file",
+    "locked": "database is locked",
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_a_journal_that_cannot_be_read_is_an_error(
+    gone: CommandLine, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    monkeypatch.setattr(database, "LOCK_S", 0.01)
+    path = gone.home / "state" / "gpuconsole" / JOURNAL_FILE
+
+    async def ended(words: str) -> Ended:
+        shutil.rmtree(path.parent)
+        path.parent.mkdir(mode=0o700)
+        if trouble == "damaged":
+            path.write_bytes(b"garbage" * 9_999)
+        elif trouble == "folder":
+            path.mkdir()
+        with closing(sqlite3.connect(":memory:" if path.exists() else path, isolation_level=None)) as other:
+            other.execute("PRAGMA user_version = 99")
+            if trouble == "locked":
+                other.execute("BEGIN EXCLUSIVE")
+            return await gone(*words.split())
+
+    for words in ("logs fails", "why fails", "get fails", "runs", "timeline", "top users --since 9h"):
+        (await ended(words)).reports(1, TROUBLES[trouble])
+    assert f", {path}: {TROUBLES[trouble]}" in (await ended("info")).out
 
 
 @pytest.mark.parametrize("command", ["get", "events", "curves", "diagnose", "why", "logs"])

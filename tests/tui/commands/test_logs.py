@@ -62,9 +62,17 @@ async def test_logs_passes_tail_since_and_previous_to_the_server(run: CommandLin
     assert second["previous"] == "true"
 
 
-@pytest.mark.parametrize("count", ["-5", "many", "2.5"])
-async def test_a_tail_that_is_no_number_of_lines_is_rejected(run: CommandLine, count: str) -> None:
-    (await run("logs", "done", f"--tail={count}")).reports(2, "--tail:", count)
+@pytest.mark.parametrize(("since", "sent"), [("0s", None), ("9d9999999d", "3153600000")])
+async def test_a_server_gets_durations_that_it_knows(run: CommandLine, since: str, sent: str | None) -> None:
+    path = serve(run.cluster, "done-master-0")
+    assert (await run.process("logs", "done", "--since", since)).status == 0
+    assert run.cluster.asked(path)[0].query.get("sinceSeconds") == sent
+
+
+@pytest.mark.parametrize("words", ["-5", "many", "2.5", "2026-11-20", "2026-11-20T18:00:00"])
+async def test_wrong_numbers_of_lines_and_times_are_rejected(run: CommandLine, words: str) -> None:
+    (await run("logs", "done", f"--tail={words}")).reports(2, f"--tail: {words!r} is not a number of lines")
+    (await run("logs", "gone", f"--since-time={words}")).reports(2, f"{words!r} is not a time such as 20")
 
 
 async def test_after_a_restart_without_output_the_run_before_is_printed(run: CommandLine) -> None:

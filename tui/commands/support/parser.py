@@ -308,10 +308,12 @@ def _verbosity(flags: argparse.Namespace, text: str) -> int:
 
 
 def seconds(text: str) -> int:
-    """Parse a duration such as `90s` or `1h30m` into seconds."""
+    """Parse a duration such as `90s` or `1h30m` into seconds, at most a century."""
     if not re.fullmatch(r"(\d{1,9}[smhd])+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m, 1h30m")
-    return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+    parts = re.findall(r"(\d+)([smhd])", text)
+    # A kubelet's overflow after 292 years.
+    return min(sum(int(number) * _UNITS_S[unit] for number, unit in parts), 100 * 365 * _UNITS_S["d"])
 
 
 def _request_s(text: str) -> float:

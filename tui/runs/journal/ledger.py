@@ -129,12 +129,7 @@ def read_ledger(
 ) -> list[LedgerEntry] | None:
     """Return the jobs that held or waited for GPUs in a window; None if none of it was observed.
 
-    Args:
-        journal: Where they were recorded.
-        context: The cluster.
-        namespace: Empty for all.
-        from_s: Start of the window, in seconds since 1970.
-        to_s: Its end.
+    Its ends are in seconds since 1970; an empty namespace means all.
     """
     observed = journal.rows(_OBSERVED, context, from_s, to_s)
     spans = [(each, span) for each, *span in observed if not namespace or each in ("", namespace)]
@@ -173,13 +168,7 @@ class IdleMeter:
     """
 
     def __init__(self, journal: Journal, context: str, observer: str) -> None:
-        """Prepare.
-
-        Args:
-            journal: A connection of its own; `close` closes it.
-            context: The cluster.
-            observer: Name of this process.
-        """
+        """Prepare; `journal` is a connection of its own, which `close` closes."""
         self._journal, self._context, self._observer = journal, context, observer
         self._lock = Lock()
         # Of each GPU the time of its last reading, whether it was idle, and the jobs that held it.
