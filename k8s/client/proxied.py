@@ -118,8 +118,9 @@ async def find_services(
         KubeError: The cluster does not answer.
     """
     found: dict[tuple[str, str], tuple[ServiceAddress, Meta]] = {}
-    for selector in selectors:
-        for service in await list_values(client, SERVICES, _Service, label_selector=selector):
+    lists = (list_values(client, SERVICES, _Service, label_selector=each) for each in selectors)
+    for services in await asyncio.gather(*lists):
+        for service in services:
             meta, ports = service.metadata, service.spec.ports or []
             named = [port for name in port_names for port in ports if port.name == name]
             numbered = [port for port in ports if port.port in port_numbers]

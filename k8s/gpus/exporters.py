@@ -15,22 +15,22 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace
 
-from k8s.client.client import Client, fetch_version
+from k8s.client.client import Client
 from k8s.client.proxied import fetch_proxied, list_values
 from k8s.gpus.dcgm import METRICS, gpu_readings, read_samples
 from k8s.gpus.readings import GpuReading, NodeReadings, NoReadings, NoReadingsCause, Source
 from k8s.gpus.refusals import Refusals
 from k8s.models import Meta, Value
 from k8s.models.resources import NODES, PODS, Resource
-from k8s.snapshot import SANDBOX_VERSION
 from k8s.text.errors import Forbidden, KubeError, ServerFailed, without_frames
 
 # Labels of the Helm chart, the GPU operator, and manifests of cloud providers.
-SELECTORS = (
-    "app.kubernetes.io/name in (dcgm-exporter,nvidia-dcgm-exporter,gke-managed-dcgm-exporter)",
-    "app in (nvidia-dcgm-exporter,dcgm-exporter)",
-    "k8s-app in (dcgm-exporter,nvidia-dcgm-exporter,dcgm-exporter-service)",
-)
+_LABELS = {
+    "app.kubernetes.io/name": ("dcgm-exporter", "nvidia-dcgm-exporter", "gke-managed-dcgm-exporter"),
+    "app": ("nvidia-dcgm-exporter", "dcgm-exporter"),
+    "k8s-app": ("dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter-service"),
+}
+SELECTORS = tuple(f"{key} in ({','.join(names)})" for key, names in _LABELS.items())
 # Usual namespaces, for users who may not list the pods of all namespaces.
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "monitoring", "kube-system", "gke-managed-system")
 PORT = 9400
@@ -123,7 +123,7 @@ async def find_exporters(client: Client, namespaces: Iterable[str] = ("",)) -> d
 
 
 async def find_on_node(client: Client, node: str) -> Exporter | None:
-    """Return the exporter on one node by image or port, ignoring labels; None if there is none.
+    """Return the exporter on one node by labels, else by image or port; None if there is none.
 
     Raises:
         KubeError: The user may not list pods, or the cluster does not answer.
@@ -137,13 +137,19 @@ async def _list(client: Client, namespace: str, *, selector: str = "", node: str
     pods = await list_values(
         client, PODS, _ExporterPod, namespace, label_selector=selector, field_selector=on_node
     )
-    return [_exporter(pod) for pod in pods if _runs(pod) and (selector or _is_exporter(pod))]
+    found = [pod for pod in pods if _runs(pod) and (selector or _is_labelled(pod) or _is_exporter(pod))]
+    return [_exporter(pod) for pod in sorted(found, key=lambda pod: not _is_labelled(pod))]
 
 
 def _runs(pod: _ExporterPod) -> bool:
     # During a rollout, the old pod exists for a while.
     is_going = pod.metadata.deletion_timestamp is not None
     return bool(pod.spec.node_name) and pod.status.phase == "Running" and not is_going
+
+
+def _is_labelled(pod: _ExporterPod) -> bool:
+    labels = pod.metadata.labels or {}
+    return any(labels.get(key) in names for key, names in _LABELS.items())
 
 
 def _is_exporter(pod: _ExporterPod) -> bool:
@@ -182,7 +188,7 @@ MAX_AT_ONCE = 8
 # Validity of the exporter locations; after a failure they are searched again earlier.
 FOUND_FOR_S = 600.0
 _NO_EXPORTER = NoReadings(NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
-# Nodes whose pods are searched one by one in each round.
+# Nodes whose pods are searched in each round.
 _MAX_SEARCHES = 4
 
 
@@ -195,18 +201,19 @@ class ExporterReader:
         self._found_at_s = float("-inf")
         self._failed: set[str] = set()
         self._searched: set[str] = set()
-        self._is_sandbox: bool | None = None
+        self._is_by_node = False
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
 
     def forget(self) -> None:
         """Search for the exporters again."""
         self._found_at_s = float("-inf")
 
-    async def read(self, nodes: Iterable[str]) -> dict[str, NodeReadings]:
+    async def read(self, nodes: Iterable[str], *, is_sandbox: bool = False) -> dict[str, NodeReadings]:
         """Return the readings of nodes, or the reasons that there are none. Raises no `KubeError`."""
         wanted = list(nodes)
         if not wanted:
             return {}
+        self._is_sandbox = is_sandbox
         reason = await self._find(wanted)
         exporters_of = {node: self._exporters[node] for node in wanted if node in self._exporters}
         results = {node: NodeReadings(node, missing=reason or _NO_EXPORTER) for node in wanted}
@@ -225,36 +232,29 @@ class ExporterReader:
         if reason := self._refusals.get("exporters"):
             return reason
         try:
-            if self._is_sandbox is None:
-                self._is_sandbox = await self._is_sandbox_exporter()
             if self._is_sandbox:
                 # The sandbox serves metrics at the node, not in a pod.
                 self._exporters = {
                     node: Exporter("", pod=node, node=node, collection=NODES) for node in wanted
                 }
             elif self._should_search(wanted):
-                self._exporters = await self._find_all()
+                # The pods of a few nodes are no more lists than those of all labels.
+                self._is_by_node = len(wanted) <= len(SELECTORS) and not self._refusals.get("search")
+                self._exporters = {} if self._is_by_node else await self._find_all()
                 self._found_at_s = time.monotonic()
                 self._failed.clear()
                 self._searched.clear()
             if not self._is_sandbox:
-                await self._search_unlabelled(wanted)
+                await self._search_nodes(wanted)
         except KubeError as error:
             return self._refusals.record("exporters", error, "list pods, so no DCGM exporter is found")
         return None
 
-    async def _is_sandbox_exporter(self) -> bool:
-        # A cluster that hides its version is not the sandbox.
-        try:
-            version = await fetch_version(self._client)
-        except Forbidden:
-            return False
-        return str(version.get("gitVersion") or "").endswith(SANDBOX_VERSION)
-
     def _should_search(self, wanted: Sequence[str]) -> bool:
-        # Search again after `FOUND_FOR_S`, or if an exporter failed and may have moved.
+        # Search again after `FOUND_FOR_S`, if an exporter failed and may have moved, or for many more nodes.
         retried = [node for node in wanted if node in self._failed and not self._refusals.get(("node", node))]
-        return bool(retried) or time.monotonic() - self._found_at_s > FOUND_FOR_S
+        is_late = time.monotonic() - self._found_at_s > FOUND_FOR_S
+        return bool(retried) or is_late or (self._is_by_node and len(wanted) > len(SELECTORS))
 
     async def _find_all(self) -> dict[str, Exporter]:
         try:
@@ -266,20 +266,20 @@ class ExporterReader:
             except KubeError:
                 raise error from None
 
-    async def _search_unlabelled(self, wanted: Sequence[str]) -> None:
+    async def _search_nodes(self, wanted: Sequence[str]) -> None:
         # Only the first few nodes without a known exporter are searched per round.
         if self._refusals.get("search"):
             return
-        lacking = [node for node in wanted if node not in self._exporters and node not in self._searched]
-        for node in lacking[:_MAX_SEARCHES]:
-            self._searched.add(node)
-            try:
-                exporter = await find_on_node(self._client, node)
-            except Forbidden as error:
-                self._refusals.record("search", error, "list pods")
-                return
-            if exporter is not None:
-                self._exporters[node] = exporter
+        known = self._exporters.keys() | self._searched
+        lacking = [node for node in wanted if node not in known][:_MAX_SEARCHES]
+        self._searched.update(lacking)
+        try:
+            found = await asyncio.gather(*(find_on_node(self._client, node) for node in lacking))
+            self._exporters |= {each.node: each for each in found if each is not None}
+        except Forbidden as error:
+            self._refusals.record("search", error, "list pods")
+            if self._is_by_node:
+                self._exporters = await self._find_all()
 
     async def _read_one(self, exporter: Exporter) -> NodeReadings:
         node = exporter.node

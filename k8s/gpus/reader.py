@@ -24,7 +24,7 @@ from k8s.gpus.refusals import Refusals
 from k8s.models import Meta, Value, quantity
 from k8s.models.accelerators import may_be_nvidia
 from k8s.models.resources import Resource
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import SANDBOX_VERSION, Job, NodeRow
 from k8s.text.errors import KubeError
 
 _SIMULATED = NoReadings(NoReadingsCause.NO_EXPORTER, "Its GPUs are simulated: there is nothing to measure.")
@@ -46,10 +46,11 @@ class TelemetryReader:
         client: Client,
         *,
         prometheus: ServiceAddress | None = None,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = _utc_now,  # with a zone
+        has_usage: bool = True,
     ) -> None:
-        """Search for a Prometheus if `prometheus` is None; `now` returns a time with a zone."""
-        self._client, self._now = client, now
+        """Search for a Prometheus if `prometheus` is None; without `has_usage`, read only GPUs."""
+        self._client, self._now, self._has_usage = client, now, has_usage
         self._refusals = Refusals()
         self._exporters = ExporterReader(client, self._refusals, now)
         self._prometheus = PrometheusReader(client, self._refusals, now, prometheus)
@@ -72,7 +73,7 @@ class TelemetryReader:
                 self._read_gpus(rows), self._node_usage(rows), self._pod_usage(pods)
             )
             # After the GPUs, so that one Prometheus is looked for once.
-            node_traffic = await self._prometheus.traffic_of_nodes(rows)
+            node_traffic = await self._prometheus.traffic_of_nodes(rows if self._has_usage else [])
             pod_traffic = await self._prometheus.traffic_of_pods(pods)
         found = {
             row.name: replace(
@@ -97,7 +98,8 @@ class TelemetryReader:
         unmeasured = {row.name: reason for row in rows if (reason := _unmeasurable(row)) is not None}
         found |= {name: NodeReadings(name, missing=reason) for name, reason in unmeasured.items()}
         measured = [row.name for row in rows if _has_gpus(row) and row.name not in unmeasured]
-        found |= await self._exporters.read(measured)
+        is_sandbox = all(row.versions.get("kubelet", "").endswith(SANDBOX_VERSION) for row in rows)
+        found |= await self._exporters.read(measured, is_sandbox=is_sandbox)
         lacking = [name for name in measured if not found[name].gpus]
         from_prometheus = await self._prometheus.gpus(lacking)
         for name in lacking:
@@ -112,7 +114,7 @@ class TelemetryReader:
         return replace(failed, gpus=last.gpus) if is_passing and last is not None else failed
 
     async def _node_usage(self, rows: Sequence[NodeRow]) -> Mapping[str, Usage]:
-        found = await self._usage(NODE_METRICS) if rows else {}
+        found = await self._usage(NODE_METRICS) if rows and self._has_usage else {}
         return {name: usage for (_, name), usage in found.items()}
 
     async def _pod_usage(self, pods: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Usage]:

@@ -81,7 +81,6 @@ def proxy_path(node: str, *, namespace: str = "gpu-operator", port: str = "9400"
 def gpu_cluster(cluster: ScriptedCluster, **replies: Reply) -> None:
     """Let a cluster have a node with an exporter for each name, which answers as given; and nothing else."""
     names = {name.replace("_", "-"): reply for name, reply in replies.items()}
-    cluster.say("/version", Answer({"gitVersion": "v1.34.1", "major": "1"}))
     say_pods(cluster, *(exporter_pod(node) for node in names))
     cluster.say(SERVICES, page([]))
     cluster.say("/apis/metrics.k8s.io/v1beta1/*", refusal(404, "the server could not find the resource"))

@@ -74,13 +74,14 @@ def open_telemetry(
         jobs: Returns all known jobs.
         nodes: Returns all nodes.
         prometheus: Configured address of Prometheus; empty to find it automatically.
-        meter: Counts idle GPU time; the feed closes it.
+        meter: Counts idle GPU time; the feed closes it. Without one, nothing but GPUs is read.
     """
     from k8s.client.proxied import parse_address
     from k8s.gpus.reader import TelemetryReader
 
     address = parse_address(prometheus) if prometheus else None
-    return TelemetryFeed(TelemetryReader(client, prometheus=address), jobs, nodes, meter=meter)
+    reader = TelemetryReader(client, prometheus=address, has_usage=meter is not None)
+    return TelemetryFeed(reader, jobs, nodes, meter=meter)
 
 
 class TelemetryFeed:
@@ -160,11 +161,6 @@ class TelemetryFeed:
             if each.gpu is not None
         }
         return {key: warnings for key, warnings in found.items() if warnings}
-
-    async def explain(self, job: Job, answer: Cause) -> Cause:
-        """Read the GPUs of a running job, and add their warnings to an answer."""
-        await self.read_gpus(job)
-        return self.with_warnings(job, answer)
 
     async def read_gpus(self, job: Job) -> None:
         """Read the GPUs of a running job; does nothing for other jobs."""

@@ -335,7 +335,8 @@ def _explain(console: BaseConsole, request: ActionRequest, action: str) -> None:
             if job is None:
                 return f"There is no {ref.kind} {ref.name} any more."
             answer = await answer_why(client, job, console.snapshot, causes=causes)
-            answer = await session.telemetry.explain(job, answer)
+            await session.telemetry.read_gpus(job)
+            answer = session.telemetry.with_warnings(job, answer)
             if action != "diagnose" or job.status != "Running":
                 return answer.as_text(console.advice)
             report = await inspect_ranks(client, job)

@@ -9,7 +9,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.client.proxied import MAX_BYTES, fetch_proxied
-from k8s.gpus.exporters import MAX_AT_ONCE, ExporterReader, find_exporters, find_on_node
+from k8s.gpus.exporters import MAX_AT_ONCE, SELECTORS, ExporterReader, find_exporters, find_on_node
 from k8s.gpus.readings import NodeReadings, NoReadingsCause, Source, holders_of, readings_by_rank
 from k8s.gpus.refusals import FAILED_S, REFUSED_S, Refusals
 from k8s.snapshot import Job, NodeRow
@@ -205,7 +205,7 @@ async def test_an_exporters_401_429_or_redirect_does_not_affect_the_client(there
     gpu_cluster(there.cluster, n1=login, n2=busy, n3=away)
     found = await there.read("n1", "n2", "n3")
     assert there.client.throttled_until_s == 0
-    await there.client.get_json("/version")
+    await there.client.get_json("/api/v1/pods")
     words = [found[node].missing for node in ("n1", "n2", "n3")]
     assert [each.words for each in words if each] == [
         "It answers 401: Unauthorized",
@@ -231,8 +231,20 @@ async def test_missing_permission_to_list_pods_is_reported(there: Exporters) -> 
     assert len(there.cluster.requests) == asked
 
 
+async def test_exporters_of_few_nodes_are_found_by_node_and_those_of_many_by_label(there: Exporters) -> None:
+    nodes = [f"n{number}" for number in range(4)]
+    gpu_cluster(there.cluster, **dict.fromkeys(nodes, text()))
+    there.cluster.forget(PODS)
+    say_pods(there.cluster, exporter_pod("n0", name="another", labels={}), *map(exporter_pod, nodes))
+    assert await there.gpus_of("n0") == 2
+    assert [each.query.get("labelSelector") for each in there.cluster.asked(PODS)] == [None]
+    found = await there.read(*nodes)
+    assert [len(found[node].gpus) for node in nodes] == [2] * 4
+    assert there.searches() == ["spec.nodeName=n0"]
+    assert len(there.cluster.asked(PODS)) == 1 + len(SELECTORS)
+
+
 async def test_a_node_that_comes_in_sight_later_is_looked_through_once(there: Exporters) -> None:
-    there.cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
     say_pods(there.cluster, exporter_pod("n2", labels={"team": "hpc"}))
     there.cluster.say(proxy_path("n2"), text())
     await there.read("n1")
@@ -242,30 +254,12 @@ async def test_a_node_that_comes_in_sight_later_is_looked_through_once(there: Ex
 
 
 async def test_a_forbidden_pod_search_is_not_repeated_for_other_nodes(there: Exporters) -> None:
-    there.cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
     there.cluster.say("/api/v1/pods", refusal(403, "no", "Forbidden"))
     say_pods(there.cluster, exporter_pod("n0"), path="/api/v1/namespaces/gpu-operator/pods")
     for name in ("n1", "n2", "n3"):
         found = await there.read(name)
         assert found[name].missing is not None
     assert there.searches() == ["spec.nodeName=n1"]
-
-
-async def test_exporters_are_read_when_the_server_version_is_forbidden(there: Exporters) -> None:
-    gpu_cluster(there.cluster, n1=text())
-    there.cluster.replace("/version", refusal(403, "no", "Forbidden"))
-    for _ in range(2):
-        assert await there.gpus_of("n1") == 2
-    assert len(there.cluster.asked("/version")) == 1
-
-
-async def test_gpus_of_a_sandbox_node_are_read_from_nvml_through_the_node_proxy(there: Exporters) -> None:
-    there.cluster.say("/version", Answer({"gitVersion": "v1.34.0-gpuconsole-sandbox"}))
-    path = "/api/v1/nodes/sandbox-0:9400/proxy/metrics"
-    there.cluster.say(path, text())
-    found = await there.read("sandbox-0")
-    assert {gpu.source for gpu in found["sandbox-0"].gpus} == {Source.NVML}
-    assert proxied(there.cluster) == [path]
 
 
 async def found_at(pod: Object) -> str:

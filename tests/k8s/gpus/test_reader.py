@@ -13,7 +13,7 @@ from k8s.client.proxied import ServiceAddress
 from k8s.gpus.reader import NODE_METRICS, POD_METRICS, TelemetryReader, fetch_usage
 from k8s.gpus.readings import GpuHistory, GpuKey, NoReadings, NoReadingsCause, Source, Usage, since_gap
 from k8s.gpus.refusals import REFUSED_S, Refusals
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import SANDBOX_VERSION, Job, NodeRow
 from k8s.text.errors import NotFound
 from tests.k8s.gpus.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
@@ -146,11 +146,20 @@ async def test_a_missing_metrics_server_and_prometheus_are_searched_once() -> No
     assert again == [proxy_path("n1")]
 
 
-@pytest.mark.parametrize("path", ["/version", "/api/v1/pods"])
-async def test_a_server_error_marks_the_node_unreachable_without_raising(path: str) -> None:
+async def test_gpus_of_a_sandbox_node_are_read_from_nvml_through_the_node_proxy() -> None:
+    path = "/api/v1/nodes/sandbox-0:9400/proxy/metrics"
+    row = replace(rows_of("sandbox-0")[0], versions={"kubelet": SANDBOX_VERSION})
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, text())
+        found = await TelemetryReader(client, has_usage=False).read([row])
+    assert {gpu.source for gpu in found.nodes["sandbox-0"].gpus} == {Source.NVML}
+    assert [each.path for each in cluster.requests] == [path]
+
+
+async def test_a_server_error_marks_the_node_unreachable_without_raising() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())
-        cluster.replace(path, refusal(500, "broken"))
+        cluster.replace("/api/v1/pods", refusal(500, "broken"))
         found = await reader_of(client).read(rows_of("n1"))
     missing = found.nodes["n1"].missing
     assert missing is not None
