@@ -96,6 +96,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(each for each in self.job.instances if not each.status.is_final)
 
     @property
+    def is_well(self) -> bool:
+        """Return True if the job has succeeded, or all of it that has not ended runs."""
+        statuses = {self.job.status, *(each.status for each in self.unfinished)}
+        return statuses == {Status.RUNNING} or self.job.status is Status.SUCCEEDED
+
+    @property
     def podless(self) -> tuple[Instance, ...]:
         """Return the instances without a pod."""
         return tuple(each for each in self.unfinished if not each.pod)

@@ -1,4 +1,4 @@
-"""Fetches the objects that matter for one job, in three rounds of requests."""
+"""Fetches the objects that matter for one job, in at most three rounds of requests."""
 
 from __future__ import annotations
 
@@ -87,8 +87,9 @@ async def gather(
     snapshot: ClusterSnapshot,
     fetcher: Fetcher | None = None,
     nodes: Sequence[Node] = (),
+    pods: Mapping[str, Any] | None = None,
 ) -> Evidence:
-    """Fetch whatever can explain the state of a job.
+    """Fetch whatever can explain the state of a job; mirrored `pods` by name will do for one that is well.
 
     Raises:
         KubeError: The job could not be read, for another reason than permission.
@@ -105,16 +106,19 @@ async def gather(
         node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
         nodes=tuple(nodes) or None,
+        pods=pods or {},
     )
     evidence = await _first_round(fetcher, evidence, kind)
+    if evidence.is_well:
+        return evidence
     evidence = await _second_round(fetcher, evidence)
     evidence = await _third_round(fetcher, evidence)
     if not job.status.has_failed:
         return replace(evidence, unseen=fetcher.unseen)
     from k8s.reasons.failures.log_tails import LogTails  # slow to import
 
-    pods = {name: pod.status for name, pod in evidence.pods.items()}
-    failed = await LogTails(client).read(job, pods)
+    statuses = {name: pod.status for name, pod in evidence.pods.items()}
+    failed = await LogTails(client).read(job, statuses)
     return replace(evidence, logs=failed.logs, unseen=(*fetcher.unseen, *failed.unseen))
 
 
@@ -130,12 +134,12 @@ def _silent_s(snapshot: ClusterSnapshot, now: datetime) -> dict[str, float]:
 
 
 async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:
-    ref = evidence.job.ref
+    ref, is_well = evidence.job.ref, evidence.is_well
     waits = any(each.status not in _READY_OR_DONE for each in evidence.unfinished)
     own, pods, events, nodes, quotas, limits = await asyncio.gather(
         _fetch_job(fetcher, evidence.job, kind),
-        _fetch_pods(fetcher, evidence.job, kind),
-        _first_events(fetcher, evidence),
+        _fetch_if(not (is_well and evidence.pods), lambda: _fetch_pods(fetcher, evidence.job, kind)),
+        _fetch_if(not is_well, lambda: _first_events(fetcher, evidence)),
         _fetch_if(waits and not evidence.nodes, lambda: fetcher.list_all(NODES, Node)),
         _fetch_if(evidence.podless, lambda: fetcher.list_all(QUOTAS, Quota, ref.namespace)),
         _fetch_if(evidence.podless, lambda: fetcher.list_all(LIMIT_RANGES, LimitRange, ref.namespace)),
@@ -153,8 +157,8 @@ async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> E
         manifest={} if is_other else manifest,
         declared=declared_of(ref, manifest) if manifest and not is_other else None,
         is_gone=is_other or isinstance(own, NotFound),
-        pods=pods,
-        events=events,
+        pods=evidence.pods if pods is None else pods,
+        events=events or (),
         nodes=tuple(nodes) if nodes is not None else evidence.nodes,
         quotas=tuple(quotas or ()),
         limit_ranges=tuple(limits or ()),
@@ -218,12 +222,13 @@ async def _first_events(fetcher: Fetcher, evidence: Evidence) -> tuple[Event, ..
     # Between some jobs and their pods stands another object with a known name: the Jobs of a JobSet, the
     # StatefulSet of an old MPIJob.
     job = evidence.job
-    own = await _events(fetcher, job, [job.ref.name])
+    restless = sorted(job.instances, key=lambda each: _RESTLESS.get(each.status, 3))
+    pods = [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]
     makers = {f"{job.ref.name}-{each.role}{end}" for each in evidence.podless for end in ("", "-0")}
-    if not makers:
-        return own
-    rejections = await fetcher.list_all(
-        EVENTS, Event, job.ref.namespace, field_selector="reason=FailedCreate"
+    refused = "reason=FailedCreate"
+    own, rejections = await asyncio.gather(
+        _events(fetcher, job, [job.ref.name, *pods]),
+        _fetch_if(makers, lambda: fetcher.list_all(EVENTS, Event, job.ref.namespace, field_selector=refused)),
     )
     return *own, *(each for each in rejections or () if each.involved_object.name in makers)
 
@@ -239,11 +244,10 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
         for secret in evidence.spec(each).image_pull_secrets or ()
     ]
     is_queued = bool(evidence.queue) or (job.status in (Status.SUSPENDED, Status.QUEUED))
-    restless = sorted(job.instances, key=lambda each: _RESTLESS.get(each.status, 3))
     named_groups = _group_names(evidence) or (
         [job.ref.name] if evidence.podless and not evidence.pods else []
     )
-    claims, accounts, secrets, priorities, pod_group, workload, events = await asyncio.gather(
+    claims, accounts, secrets, priorities, pod_group, workload = await asyncio.gather(
         fetcher.get_by_name(CLAIMS, Claim, (name for spec in specs for name in spec.claims), namespace),
         fetcher.get_by_name(
             ACCOUNTS,
@@ -261,10 +265,7 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
         ),
         _fetch_if(waiting, lambda: _pod_group(fetcher, named_groups, _native_groups(specs), namespace)),
         _fetch_if((is_queued or is_pod_group(job.ref)) and unfinished, lambda: _workload(fetcher, job)),
-        _events(fetcher, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
     )
-    also = [each.metadata.name for each in (pod_group, workload) if each is not None]
-    later = await _events(fetcher, job, [name for name in also if name != job.ref.name])
     return replace(
         evidence,
         claims=claims,
@@ -273,7 +274,6 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
         priorities=priorities,
         pod_group=pod_group,
         workload=workload,
-        events=tuple(sorted((*evidence.events, *events, *later), key=lambda event: order(event.at))),
     )
 
 
@@ -324,21 +324,24 @@ async def _workload(fetcher: Fetcher, job: Job) -> Workload | None:
 
 
 async def _third_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
-    workload = evidence.workload
+    job, workload = evidence.job, evidence.workload
+    also = [each.metadata.name for each in (evidence.pod_group, workload) if each is not None]
     queue = (workload.spec.queue_name if workload is not None else "") or evidence.queue
     classes = [
         claim.spec.storage_class_name
         for claim in evidence.claims.values()
         if claim is not None and claim.status.phase != "Bound"
     ]
-    requested_by_node, storage_classes, local_queues, positions = await asyncio.gather(
+    events, requested_by_node, storage_classes, local_queues, positions = await asyncio.gather(
+        _events(fetcher, job, [name for name in also if name != job.ref.name]),
         _requested_by_node(fetcher, evidence),
         fetcher.get_by_name(STORAGE_CLASSES, StorageClass, classes),
-        _local_queue(fetcher, queue, evidence.job.ref.namespace),
+        _local_queue(fetcher, queue, job.ref.namespace),
         _queue_positions(fetcher, queue, workload),
     )
     return replace(
         evidence,
+        events=tuple(sorted((*evidence.events, *events), key=lambda event: order(event.at))),
         requested_by_node=requested_by_node,
         storage_classes=storage_classes,
         local_queues=local_queues,

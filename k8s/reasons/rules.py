@@ -125,9 +125,7 @@ def _explain(evidence: Evidence) -> Cause:
     if job.status.has_failed:
         answer, found = _answer(evidence, _found(evidence, ENDED)), evidence.triage
         return replace(answer, brief=brief_reason(job, found), triage=found)
-    if job.status is Status.RUNNING and not any(
-        each.status is not Status.RUNNING for each in evidence.unfinished
-    ):
+    if evidence.is_well:
         return _running(evidence)
     return _answer(evidence, _found(evidence, WAITING))
 

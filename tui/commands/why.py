@@ -12,6 +12,7 @@ from k8s.reasons.cause import Cause
 from k8s.reasons.gather import gather, with_life
 from k8s.reasons.rules import explain
 from k8s.snapshot import Job
+from k8s.status import Status
 from k8s.text.errors import NotFound, Unreachable
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, known_causes, read_mirror, with_cluster_flags
@@ -68,9 +69,12 @@ async def explain_job(
     snapshot = await read_mirror(mirror)
     job = find_job(snapshot, flags.job, flags.job_type)
     telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
+    waits = any(each.status is not Status.RUNNING and not each.status.is_final for each in job.instances)
+    nodes = tuple(mirror.nodes) if waits and not snapshot.missing_gpus else ()
+    pods = {each.pod: mirror.pods[each.pod_uid] for each in job.instances if each.pod_uid in mirror.pods}
     (newest, _), evidence, _ = await asyncio.gather(
         read_life(mirror, [job], RunStore(options.state_folder, options.history), lines=FIRST_LINES),
-        gather(client, job, snapshot),
+        gather(client, job, snapshot, nodes=nodes, pods=pods),
         telemetry.read_gpus(job),
     )
     job = newest.job(job.ref) or job
