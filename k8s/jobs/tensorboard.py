@@ -8,7 +8,7 @@ declared port 6006.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,7 @@ WORD = "tensorboard"
 _PODS_ASKED = 4
 
 Manifest = Mapping[str, Any]
+Listed = Awaitable[list[dict[str, Any]]]
 
 
 class PodPort(msgspec.Struct, frozen=True):
@@ -36,8 +37,8 @@ class PodPort(msgspec.Struct, frozen=True):
     port: int
 
 
-async def find_tensorboard(client: Client, job: Job) -> PodPort:
-    """Return the port at which a job's TensorBoard can be reached.
+async def find_tensorboard(client: Client, job: Job, listed: Listed | None = None) -> PodPort:
+    """Return the port at which a job's TensorBoard can be reached; `listed` is the answer of `services_of`.
 
     Raises:
         NotFound: No TensorBoard is found, or none is running.
@@ -46,8 +47,9 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
     namespace, name = job.ref.namespace, job.ref.name
     seen = ""
     instances = sorted(job.instances, key=lambda each: not each.is_chief)[:_PODS_ASKED]
-    services, *ports = await asyncio.gather(
-        _services(client, job), *(_own_port(client, each.pod, namespace) for each in instances)
+    listed = listed or services_of(client, job)
+    services, ports = await asyncio.gather(
+        listed, asyncio.gather(*(_own_port(client, each.pod, namespace) for each in instances))
     )
     for service in services:
         seen = text_of(_at(service, "metadata").get("name"))
@@ -76,7 +78,7 @@ async def tensorboard_proxy(client: Client, job: Job) -> str:
         KubeError: A request failed.
     """
     namespace = job.ref.namespace
-    for service in await _services(client, job):
+    for service in await services_of(client, job):
         name = text_of(_at(service, "metadata").get("name"))
         port = _service_port(service).get("port")
         return f"{SERVICES.path(namespace)}/{name}{f':{port}' if port else ''}/proxy"
@@ -84,8 +86,8 @@ async def tensorboard_proxy(client: Client, job: Job) -> str:
     return f"{PODS.path(namespace)}/{place.pod}:{place.port}/proxy"
 
 
-async def _services(client: Client, job: Job) -> list[dict[str, Any]]:
-    # Arena's first.
+async def services_of(client: Client, job: Job) -> list[dict[str, Any]]:
+    """Return the Services of a job's TensorBoards, Arena's first; empty if they may not be listed."""
     services: list[dict[str, Any]] = []
     with suppress(Forbidden):
         services = await client.list(SERVICES, job.ref.namespace)
@@ -93,14 +95,13 @@ async def _services(client: Client, job: Job) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: not _is_of_arena(each, job.ref.name))
 
 
-async def find_tensorboard_url(client: Client, job: Job) -> str | None:
+async def find_tensorboard_url(client: Client, job: Job, listed: Listed) -> str | None:
     """Return the address of the TensorBoard that Arena started for a job; None without one.
 
     Its Service is a LoadBalancer, or a NodePort reached at the first ready node.
     """
-    selector = ",".join(f"{key}={value}" for key, value in _arena_labels(job.ref.name).items())
     with suppress(Forbidden, NotFound):
-        for service in await client.list(SERVICES, job.ref.namespace, label_selector=selector):
+        for service in (each for each in await listed if _is_of_arena(each, job.ref.name)):
             port = next(iter(_dicts(_at(service, "spec").get("ports"))), {})
             for each in _dicts(_at(service, "status", "loadBalancer").get("ingress")):
                 if host := each.get("ip") or each.get("hostname"):
@@ -118,12 +119,8 @@ def _first_ready(nodes: Iterable[Manifest]) -> str:
     return ""
 
 
-def _arena_labels(job_name: str) -> Mapping[str, str]:
-    return {"role": WORD, "release": job_name}
-
-
 def _is_of_arena(service: Manifest, job_name: str) -> bool:
-    return _arena_labels(job_name).items() <= _at(service, "metadata", "labels").items()
+    return {"role": WORD, "release": job_name}.items() <= _at(service, "metadata", "labels").items()
 
 
 def _serves_tensorboard(service: Manifest, job_name: str) -> bool:

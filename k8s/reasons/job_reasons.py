@@ -68,6 +68,7 @@ class JobReasons:
         """Set by the view that shows jobs; their reasons are fetched."""
         self.hub: LogHub | None = None
         """Followed logs, whose held lines are not read again; None if none is followed."""
+        self.name = ""  # if set, nothing is explained unless a job of that name is pending
         self.max_hidden = MAX_HIDDEN
         self.own_names = own_names
         self._reasons: PendingReasons | None = None
@@ -80,7 +81,7 @@ class JobReasons:
     def steps(self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]) -> Iterable[None]:
         """Explain the rows from mirrored objects and fetched answers, as `PendingReasons.steps` does."""
         if self._reasons is None:
-            if not any(job.status is Status.PENDING for job in rows[1]):
+            if not any(job.status is Status.PENDING and self.name in ("", job.ref.name) for job in rows[1]):
                 return ()
             self._reasons = self._new_reasons()
         return self._reasons.steps(rows[1], nodes, rows[0], declared)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
+from k8s.jobs.tensorboard import Listed, find_tensorboard, find_tensorboard_url, services_of
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from k8s.text.errors import KubeError, NotFound, Unreachable
@@ -65,7 +65,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     is_object = flags.output in ("json", "yaml")
     async with cluster(options, is_brief=True) as client:
         try:
-            snapshot, reasons = await read_cluster(options, client)
+            snapshot, reasons = await read_cluster(options, client, flags.job.rpartition("/")[2])
             job = find_job(snapshot, flags.job, flags.job_type)
         except (NotFound, Unreachable) as error:
             from tui.commands.support.past_run import find_past, print_past  # slow to import
@@ -75,9 +75,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 raise
             print_past(past, flags.output)
             return 0
+        services = asyncio.ensure_future(services_of(client, job))
         tensorboard, forwarded, (job, now) = await asyncio.gather(
-            find_tensorboard_url(client, job),
-            _is_forwarded(client, job, is_needed=not is_object),
+            find_tensorboard_url(client, job, services),
+            _is_forwarded(client, job, services, is_needed=not is_object),
             _explained(options, reasons, job),
         )
     if is_object:
@@ -90,9 +91,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-async def _is_forwarded(client: Client, job: Job, *, is_needed: bool) -> bool:
+async def _is_forwarded(client: Client, job: Job, services: Listed, *, is_needed: bool) -> bool:
     with suppress(KubeError):
-        return is_needed and bool(await find_tensorboard(client, job))
+        return is_needed and bool(await find_tensorboard(client, job, services))
     return False
 
 

@@ -123,8 +123,14 @@ async def test_the_console_explains_visible_jobs_once_and_no_others(
         assert len(cluster.asked("/api/v1/nodes")) == 1, "the nodes are mirrored"
 
 
-@pytest.mark.parametrize("is_narrow", [False, True])
-async def test_free_gpus_are_not_guessed_from_the_pods_of_one_namespace(is_narrow: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_narrow", "name", "is_explained"),
+    [(False, "", True), (True, "", False), (False, "bert", True), (False, "other", False)],
+    ids=["all", "pods of one namespace", "named job", "another job"],
+)
+async def test_free_gpus_are_not_guessed_nor_counted_for_nothing(
+    is_narrow: bool, name: str, is_explained: bool
+) -> None:
     bert, other = pytorch_job("bert"), pytorch_job("other")
     pod = waiting(bert, {}, conditions=unscheduled(f"0/1 nodes are available: 1 Insufficient {GPU}."))
     pod["spec"]["containers"][0]["resources"] = {"limits": {GPU: "8"}}
@@ -138,10 +144,10 @@ async def test_free_gpus_are_not_guessed_from_the_pods_of_one_namespace(is_narro
         ):
             cluster.say(path, page(items))
         mirror = ClusterMirror(client, "default", is_narrow=is_narrow)
-        JobReasons(mirror, own_names)
+        JobReasons(mirror, own_names).name = name
         snapshot = await mirror.read_once()
     job = next(each for each in snapshot.jobs if each.ref.name == "bert")
-    assert job.reason.startswith("Waits for GPUs") is not is_narrow
+    assert job.reason.startswith("Waits for GPUs") is is_explained
 
 
 AT, AT_TIME = "2026-11-21T11:59:50Z", ", 11:59:50"

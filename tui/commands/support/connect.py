@@ -181,14 +181,15 @@ async def read_jobs(
 
 
 async def read_cluster(
-    options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
+    options: ConsoleOptions, client: Client, job: str = "", *, is_narrow: bool = False, has_nodes: bool = True
 ) -> tuple[ClusterSnapshot, JobReasons]:
-    """Read as `read_jobs` does; return also the reasons of the jobs, whose mirror can continue from there."""
+    """Read as `read_jobs` does; return also the reasons of jobs, of none if a named `job` is not pending."""
     from k8s.reasons.job_reasons import JobReasons  # with what it imports, slow
     from tui.tables.filters import own_names
 
     mirror = open_mirror(options, client, is_narrow=is_narrow, has_nodes=has_nodes)
     reasons = JobReasons(mirror, own_names)
+    reasons.name = job
     if options.causes_file.exists():
         from tui.settings.causes_file import read_causes  # slow to import, and needed only for failures
 
