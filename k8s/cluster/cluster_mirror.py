@@ -102,6 +102,7 @@ class ClusterMirror:
         self.client = client
         self._is_narrow = is_narrow and bool(namespace)
         self._has_nodes = has_nodes
+        self.has_jobs = True  # False: `read_once` lists only what nodes need, except for the names of holders
         self.namespace = namespace
         """Namespace of the shown jobs, empty for all. May change at any time: see `show_namespace`."""
         self.all_jobs: tuple[Job, ...] = ()
@@ -347,7 +348,7 @@ class ClusterMirror:
         # A starting server omits kinds for a while. A kind that disappears is dropped only if it cannot be
         # listed either, or another version of it has come.
         self._rest_mapper.reset()
-        wanted = {kind.resource: kind for kind in kinds}
+        wanted = {kind.resource: kind for kind in kinds if self.has_jobs}
         places = {(resource.group, resource.plural) for resource in wanted}
         for resource, mirror in list(self._jobs.items()):
             is_gone = isinstance(mirror.state.problem, NotFound) and mirror.state.is_absent
@@ -379,7 +380,7 @@ class ClusterMirror:
         await asyncio.gather(*fixed, self._list_jobs_once())
         snapshot, found = self.snapshot(), None
         with suppress(KubeError):  # without its owner a pod has the name of the one below it
-            while found is not self._owner_lookup.owners:
+            while self.has_jobs and found is not self._owner_lookup.owners:
                 found = self._owner_lookup.owners
                 await self._owner_lookup.fetch_missing()
                 snapshot = self.snapshot()
@@ -387,12 +388,12 @@ class ClusterMirror:
 
     async def _list_jobs_once(self) -> None:
         own = self.namespace or self.client.config.namespace
-        early = []
-        if self._is_narrow and self.known_served is not None:
+        early, has_rules = [], self.has_jobs and not self._is_narrow
+        if not has_rules and self.known_served is not None:
             self._mirror_served(self.known_served)
             early = [_list_once(mirror) for mirror in self._mirrors_of_kinds()]
         # Where each kind has one scope, the rules would cost a round trip more than refusals do.
-        review = no_rules() if self._is_narrow else fetch_rules(self.client, own)
+        review = fetch_rules(self.client, own) if has_rules else no_rules()
         rules, *_ = await asyncio.gather(review, self._discover_once(), *early)
         rest = [mirror for mirror in self._mirrors_of_kinds() if not mirror.state.is_synced]
         await asyncio.gather(*(_list_once(mirror, rules) for mirror in rest))
@@ -446,11 +447,10 @@ class ClusterMirror:
     def _steps(self, prepare: Callable[[ClusterSnapshot], Iterable[None]]) -> Iterator[None]:
         # Builds the current snapshot, `latest`, between whose steps other tasks may run.
         header, is_partial = self._header(), not self._pods.state.is_synced
-        nodes, pods, declared, owners = self._objects()
-        steps = self._joiner.steps(
-            nodes, pods, declared, owners, is_partial=is_partial, evidence=self.evidence
+        nodes, _, declared, _ = objects = self._objects()
+        yield from self._joiner.steps(
+            *objects, is_partial=is_partial, evidence=self.evidence, has_jobs=self.has_jobs
         )
-        yield from steps
         rows = self._joiner.rows
         yield from self._explanations(rows, nodes, declared)
         self._owner_lookup.update(self._joiner.above)

@@ -129,6 +129,7 @@ class Joiner:
         *,
         is_partial: bool = False,
         evidence: Mapping[str, RankEvidence] = _NONE,
+        has_jobs: bool = True,  # False: only nodes have rows
     ) -> Iterator[None]:
         """Join the nodes with the holders of their GPUs, and the jobs with their instances, into `rows`.
 
@@ -154,7 +155,7 @@ class Joiner:
         for key in now.keys() - self._members.keys():
             self._add(key, now[key])
             yield
-        for root in self._changed_roots | self._changed_jobs:
+        for root in self._changed_roots | self._changed_jobs if has_jobs else ():
             self._job_rows.put(root, self._job_row(root))
             yield
         for name in self._changed_nodes:

@@ -82,6 +82,7 @@ async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Na
         labels_of=lambda node: node.labels,
     )
     mirror = open_mirror(options, client)
+    mirror.has_jobs = flags.live or flags.watch or listing.uses("holders")
     snapshot = await mirror.read_once()
     live = await _measure(options, client, snapshot, snapshot.nodes) if flags.live else None
     now = NodesNow(server_clock(client), is_listed="nodes" not in snapshot.problems)
