@@ -252,7 +252,6 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
         return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
-    gc.freeze()  # at the end Python would look through all code for garbage, for 40 ms
     from k8s.text.errors import KubeError
     from tui.commands.support.output import WrongUsage
     from tui.terminal.ctrl_c import run_until_ctrl_c
@@ -267,6 +266,8 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     except WrongUsage as error:
         error.command = flags.chosen
         raise
+    finally:
+        gc.freeze()  # at the end Python would look through all code for garbage, for 40 ms
 
 
 def _cut(words: list[str]) -> tuple[list[str], bool, list[str]]:

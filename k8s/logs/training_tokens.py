@@ -152,6 +152,7 @@ def _unscaled(found: re.Match[str]) -> str:
     return f"{count}{unit}/{round(float(total) * _SCALES[total_scale])}" if total else f"{count}{unit}"
 
 
+@lru_cache(1024)  # curves and signs of life are read from the same lines
 def place_in(text: str) -> RunPosition | None:
     """Return the position that a line names."""
     low = text.lower()

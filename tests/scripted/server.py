@@ -312,6 +312,7 @@ class ScriptedCluster:
         self._tls = tls
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
         self._everywhere: Reply | None = None
+        self.gate: Callable[[Asked], Awaitable[None]] | None = None  # awaited before each answer
         self._came = asyncio.Condition()
 
     def say(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
@@ -409,6 +410,8 @@ class ScriptedCluster:
         self.requests.append(asked)
         async with self._came:
             self._came.notify_all()
+        if self.gate is not None:
+            await self.gate(asked)
         if self._everywhere is not None:
             return await self._everywhere.answer(request, self._closing)
         anything = f"{asked.path.rpartition('/')[0]}/*"

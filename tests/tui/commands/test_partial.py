@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k8s.snapshot import Missing
-from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.scripted.server import WAIT_S, Answer, Asked, ScriptedCluster, page, refusal
 from tests.support.objects import GPU, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tui.commands.support.output import missing_line, resources_of
@@ -235,6 +237,65 @@ async def test_a_command_reads_no_more_than_it_needs(
     pods = [each.path for each in run.cluster.requests if each.path.endswith("/pods")]
     assert pods == [asked]
     assert len(run.cluster.asked("/api/v1/nodes")) == nodes
+
+
+JOBS_READ = ("nodes pods apis selfsubjectrulesreviews", "pytorchjobs")
+PROMETHEUS = "services=app.kubernetes.io/name services=app services=true services=prometheus-service"
+
+
+def _short(asked: Asked) -> str:
+    """Return the last part of a path, and the last value of a selector."""
+    selector = asked.query.get("labelSelector") or asked.query.get("fieldSelector") or ""
+    end = f"={selector.split()[0].rpartition('=')[2]}" if selector else ""
+    return f"{asked.path.rpartition('/')[2]}{end}"
+
+
+class Rounds:
+    """Gate of a server that answers no request before all of its round have come."""
+
+    def __init__(self, *rounds: str) -> None:
+        self._rounds = [set(each.split()) for each in rounds]
+        self._came = asyncio.Condition()
+        self.asked: list[str] = []
+
+    async def __call__(self, asked: Asked) -> None:
+        name = _short(asked)
+        self.asked.append(name)
+        together = next((each for each in self._rounds if name in each), {name})
+        async with asyncio.timeout(WAIT_S), self._came:
+            self._came.notify_all()
+            await self._came.wait_for(lambda: together <= set(self.asked))
+
+
+@pytest.mark.parametrize(
+    ("words", "rounds"),
+    [
+        ("top nodes", ["nodes pods apis"]),
+        ("top nodes -o wide", JOBS_READ),
+        ("get running", [*JOBS_READ, "services running-master-0 log"]),
+        ("get running -o json", [*JOBS_READ, "services log"]),
+        ("why running", [*JOBS_READ, "running log pods=gpu-node-0", PROMETHEUS]),
+        ("why done", [*JOBS_READ, "done log"]),
+        (
+            "why waits",
+            [
+                *JOBS_READ,
+                "waits pods=pytorchjob-controller"
+                " events=waits events=waits-master-0 events=waits-worker-0 events=waits-worker-1",
+            ],
+        ),
+    ],
+)
+async def test_a_command_makes_few_rounds_of_requests_and_none_twice(
+    run: CommandLine, words: str, rounds: Sequence[str]
+) -> None:
+    announce(run.cluster, "kubeflow.org/v1")
+    run.cluster.say(f"{OWN}/running-master-0/log", Answer(b"step 1\n"))
+    run.cluster.replace("/api/v1/services", page([]))
+    await run("list")  # stores the served kinds
+    run.cluster.gate = gate = Rounds(*rounds)
+    await run(*words.split())
+    assert sorted(gate.asked) == sorted(" ".join(rounds).split())
 
 
 async def test_served_kinds_are_cached_between_commands(run: CommandLine) -> None:
