@@ -149,6 +149,8 @@ async def test_a_journal_that_cannot_be_read_is_an_error(
     for words in ("logs fails", "why fails", "get fails", "runs", "timeline", "top users --since 9h"):
         (await ended(words)).reports(1, TROUBLES[trouble])
     assert f", {path}: {TROUBLES[trouble]}" in (await ended("info")).out
+    if trouble != "damaged":
+        (await ended("runs --clear --yes")).reports(1, "Could not delete the records.", TROUBLES[trouble])
 
 
 @pytest.mark.parametrize("command", ["get", "events", "curves", "diagnose", "why", "logs"])

@@ -225,7 +225,7 @@ class Journal:
         """Delete all but the choices; False if that failed. The file stays: other consoles have it open."""
         is_done = self.write(*((f"DELETE FROM {table}",) for table, *_ in _BOUNDED))
         self._shrink()
-        return is_done
+        return is_done and (self.path is None or self.is_on_disk)
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
