@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from k8s.gpus.readings import GpuReading, PodContainer
-from tests.support.journal import record_job, record_spans
+from tests.support.journal import random_journal, record_job, record_spans
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.support.telemetry import NOON, gpu
 from tui.runs.journal.database import Journal
-from tui.runs.journal.ledger import Change, Coverage, GpuTime, IdleMeter, LedgerEntry, read_ledger, time_of
+from tui.runs.journal.ledger import Coverage, GpuTime, IdleMeter, LedgerEntry, read_ledger, time_of
 
-RUNS: list[Change] = [(100, 0, 8), (200, 8, 0), (700, 0, 0)]
+RUNS = [(100, 0, 8), (200, 8, 0), (700, 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -35,14 +36,14 @@ RUNS: list[Change] = [(100, 0, 8), (200, 8, 0), (700, 0, 0)]
     ],
 )
 def test_time_is_the_integral_over_the_observed_seconds(
-    changes: list[Change],
+    changes: list[tuple[float, int, int]],
     spans: list[tuple[float, float]],
     held: float,
     waited: float,
     waited_gpus: float,
     share: float,
 ) -> None:
-    found = time_of(changes, Coverage(spans, 0, 1000))
+    found = time_of([(*each, 1) for each in reversed(changes)], Coverage(spans, 0, 1000))
     assert found == GpuTime(held, waited, waited_gpus, 0, 0, share)
 
 
@@ -80,16 +81,23 @@ def test_a_job_counts_while_its_namespace_is_observed() -> None:
     assert GpuTime.total(each.time for each in found.values())[::5] == (4 * 3 * 3600 + 8600, 100 / 10800)
 
 
-def test_a_job_begins_the_window_in_its_last_state_before_it() -> None:
-    journal = Journal()
-    record_job(journal, "u1", [(START - 900, 1, 0), (START - 10, 2, 0), (START + 30, 0, 5), (END, 9, 0)])
-    # The clock stepped back from after the window's start to before it.
-    record_job(journal, "u2", [(START + 50, 8, 0), (START - 60, 1, 0)])
-    record_job(journal, "u3", [(START - 60, 0, 0)])
-    record_spans(journal, (START - 3600, START + 100))
-    assert {uid: each.time[:3] for uid, each in entries(journal).items()} == {
-        "u1": (60, 70, 350),
-        "u2": (100, 0, 0),
+@pytest.mark.parametrize("seed", range(60))
+def test_the_ledger_equals_the_state_of_each_job_in_each_observed_second(seed: int) -> None:
+    chance = random.Random(seed)
+    journal, changes = random_journal(chance, clock_steps_back=seed % 2 == 0)
+    spans = [(at_s, at_s + 20) for at_s in chance.choices(range(-60, 120), k=chance.choice((1, 5)))]
+    record_spans(journal, *spans, context="lab")
+    from_s, to_s = chance.choice(((0, 60), (-60, 120), (30, 90)))
+    expected: dict[str, tuple[int, int, int]] = {}
+    for second in range(from_s, to_s):
+        if any(start_s <= second < end_s for start_s, end_s in spans):
+            states = {job: (held, new.gpus_waiting) for job, held, new in changes if new.at_s <= second}
+            for job, (held, waiting) in states.items():
+                sums = expected.get(f"u{job}", (0, 0, 0))
+                expected[f"u{job}"] = sums[0] + held, sums[1] + (waiting > 0), sums[2] + waiting
+    found = read_ledger(journal, "lab", "", from_s, to_s) or ()
+    assert {each.uid: each.time[:3] for each in found} == {
+        uid: each for uid, each in expected.items() if any(each)
     }
 
 

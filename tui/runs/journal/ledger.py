@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 HOUR_S = 3_600
 # Longest interval between two readings of a GPU that counts, and shortest one between two writes.
 CLOSE_S, WRITE_S = 90.0, 60.0
-# Time of a change, GPUs held and GPUs waited for from then on.
-Change: TypeAlias = tuple[float, int, int]
 
 
 class GpuTime(NamedTuple):
@@ -88,39 +88,37 @@ class Coverage:
 
 
 def time_of(
-    changes: Iterable[Change], coverage: Coverage, seen_gpu_s: float = 0.0, idle_gpu_s: float = 0.0
+    changes: Iterable[tuple[float, ...]], coverage: Coverage, seen_gpu_s: float = 0.0, idle_gpu_s: float = 0.0
 ) -> GpuTime:
-    """Return the GPU time of a job, given its changes in the order in which they were written."""
-    states: list[Change] = []
-    for change in changes:
-        # If the clock stepped back, the later change is the one by the corrected clock.
-        while states and states[-1][0] >= change[0]:
-            states.pop()
-        states.append(change)
+    """Return the GPU time of a job, given times, GPUs held and waited for of its changes, the last first."""
     held = waited = waited_gpus = 0.0
-    until_s = coverage.seconds
-    for at_s, gpus_held, gpus_waiting in reversed(states):
-        since_s = coverage.seconds_until(at_s)
-        lasted_s, until_s = until_s - since_s, since_s
-        held += gpus_held * lasted_s
-        waited_gpus += gpus_waiting * lasted_s
-        waited += lasted_s if gpus_waiting else 0.0
+    until_s, next_s = coverage.seconds, float("inf")
+    for at_s, gpus_held, gpus_waiting, _ in changes:
+        # If the clock stepped back, the later change is the one by the corrected clock.
+        if at_s < next_s:
+            next_s, since_s = at_s, coverage.seconds_until(at_s)
+            lasted_s, until_s = until_s - since_s, since_s
+            held += gpus_held * lasted_s
+            waited_gpus += gpus_waiting * lasted_s
+            waited += lasted_s if gpus_waiting else 0.0
     return GpuTime(held, waited, waited_gpus, seen_gpu_s, idle_gpu_s, coverage.share)
 
 
 _OBSERVED = "SELECT namespace, from_s, to_s FROM observed WHERE context = ? AND to_s > ? AND from_s < ?"
-_JOBS = "FROM jobs WHERE context = ?1 AND ?2 IN ('', namespace)"
-# What happened in the window, and before it the state that each job began it with.
+# The jobs that held GPUs or waited for them in the window, or after it.
+_JOBS = (
+    "FROM jobs JOIN changes AS newest ON newest.id = last_change WHERE context = ?1"
+    " AND ?2 IN ('', namespace) AND (newest.at_s >= ?3 OR newest.gpus_held OR newest.gpus_waiting)"
+)
 _CHANGES = (
-    "SELECT job, at_s, gpus_held, gpus_waiting FROM changes"
-    f" WHERE at_s < ?4 AND job IN (SELECT id {_JOBS}) AND (at_s >= ?3 OR id IN"
-    " (SELECT max(id) FROM changes WHERE at_s < ?3 GROUP BY job)) ORDER BY id"
+    "SELECT at_s, gpus_held, gpus_waiting, job FROM changes"
+    f" WHERE at_s < ?4 AND job IN (SELECT jobs.id {_JOBS}) ORDER BY job DESC, id DESC"
 )
 # Of several consoles that read the same GPUs, the one that read most; SQLite takes the other columns from
-# the row of the maximum. Hours that began before the window are left out.
+# the row of the maximum. Hours that began before the window are left out; `+` keeps the order of the jobs.
 _IDLE = (
     "SELECT job, sum(seen), sum(idle) FROM (SELECT job, max(seen_gpu_s) AS seen, idle_gpu_s AS idle"
-    " FROM idle WHERE hour_s >= ? AND hour_s < ? GROUP BY job, hour_s) GROUP BY job"
+    " FROM idle WHERE +hour_s >= ? AND +hour_s < ? GROUP BY job, hour_s) GROUP BY job"
 )
 
 
@@ -132,26 +130,25 @@ def read_ledger(
     Its ends are in seconds since 1970; an empty namespace means all.
     """
     observed = journal.rows(_OBSERVED, context, from_s, to_s)
-    spans = [(each, span) for each, *span in observed if not namespace or each in ("", namespace)]
+    spans = [(each, (a, b)) for each, a, b in observed if not namespace or each in ("", namespace)]
     if not spans:
         return None
-    changes: dict[int, list[Change]] = {}
-    for row in journal.rows(_CHANGES, context, namespace, from_s, to_s):
-        changes.setdefault(row[0], []).append(row[1:])
     idle = {job: (seen, idle) for job, seen, idle in journal.rows(_IDLE, from_s, to_s)}
     coverage: dict[str, Coverage] = {}
+    find = f"SELECT jobs.id, uid, user, namespace, name, kind {_JOBS}"
+    jobs = {job: about for job, *about in journal.rows(find, context, namespace, from_s)}
     found = []
-    for job, uid, user, place, name, kind in journal.rows(
-        f"SELECT id, uid, user, namespace, name, kind {_JOBS} ORDER BY id", context, namespace
-    ):
+    for job, newest_first in groupby(journal.rows(_CHANGES, context, namespace, from_s, to_s), itemgetter(3)):
+        if job not in jobs:  # it was recorded between the two queries
+            continue
+        uid, user, place, name, kind = jobs[job]
         if place not in coverage:
-            coverage[place] = Coverage(
-                [(since, until) for each, (since, until) in spans if each in ("", place)], from_s, to_s
-            )
-        time = time_of(changes.get(job, ()), coverage[place], *idle.get(job, ()))
+            own = [span for each, span in spans if each in ("", place)]
+            coverage[place] = Coverage(own, from_s, to_s)
+        time = time_of(newest_first, coverage[place], *idle.get(job, ()))
         if time.held_gpu_s or time.waited_s:
             found.append(LedgerEntry(uid, user or place, place, name, kind, time))
-    return found
+    return found[::-1]
 
 
 _ADD = (
