@@ -42,9 +42,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     journal = Journal(options.state_folder, options.history)
     kind, name = split_name(flags.job) if flags.job else ("", "")
     is_for_all = flags.all_users or bool(name)
-    since_s = now_s - min(flags.since or 0, MAX_SINCE_S)
-    if flags.since is None:
-        since_s = default_since_s(journal, context, now_s)
+    is_default, ago_s = flags.since is None, min(flags.since or 0, MAX_SINCE_S)
+    since_s = default_since_s(journal, context, now_s) if is_default else now_s - ago_s
     namespace = "" if options.is_all_namespaces else options.namespace
     span = context, since_s, now_s
     found = read_timeline(journal, *span, namespace=namespace, is_for_all=is_for_all, name=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,7 +99,8 @@ async def test_a_view_looks_as_accepted(tmp_path: Path, view: str) -> None:
 async def test_the_timeline_looks_as_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Times are absolute. What the console itself records is later, and out of the picture.
     now_s, history = 1_700_000_000.0, HistoryOptions(days=36_500)
-    monkeypatch.setattr(timeline, "time", SimpleNamespace(time=lambda: now_s))
+    clock = Clock(datetime.fromtimestamp(now_s, UTC))
+    monkeypatch.setattr(timeline, "Clock", SimpleNamespace(ahead=lambda _offset_s: clock))
     monkeypatch.setattr(Clock, "time", lambda _clock, at, form="%H:%M:%S": at.strftime(form))
     journal_of(tmp_path / "state", now_s=now_s).close()
     async with console_on(tmp_path, history=history, **some_objects()) as play:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from k8s.status import Status
-from tests.support.journal import CONTEXT, record_spans
+from tests.support.journal import CONTEXT, random_journal, record_spans
 from tests.support.night import CHANGE, HOUR, NOW_S, OBSERVED, journal_of
-from tui.runs.journal import history
+from tui.runs.journal import history, ledger
 from tui.runs.journal.database import Journal
 from tui.runs.journal.history import (
     Entry,
@@ -117,7 +120,6 @@ def test_a_night_is_read_newest_first_with_the_changes_before_it() -> None:
         "llm queued",
         "bert node lost",
     ]
-    assert sorted(each for _, was, each in found.steps if not was)[-3:] == ["Running", "Running", "Suspended"]
     assert found.gaps == [Gap(NOW_S - 7 * HOUR, NOW_S - 4 * HOUR)]
     assert found.entries[1].change.after_s == NOW_S - 7 * HOUR
     everyone = names(read_timeline(journal, "lab", NOW_S - 9 * HOUR, NOW_S, is_for_all=True))
@@ -145,17 +147,51 @@ def test_the_rows_are_grouped_by_job_and_each_gap_is_shown_once() -> None:
 
 
 def test_numbers_over_time_are_maxima_and_unknown_in_gaps() -> None:
-    steps = [(0.0, "", each) for each in ("Running", "Running", "Failed")]
-    steps += [(5.0, "", "Pending"), (15.0, "Pending", "Running"), (16.0, "", "Queued")]
-    steps += [(35.0, "Running", "Failed")]
-    found = Timeline(0, 60, steps=steps, gaps=[Gap(30, 52)]).counts(6)
-    assert found == {
-        "queued": [0, 1, 1, None, None, 1],
-        "running": [2, 3, 3, None, None, 2],
-        "waiting": [1, 1, 0, None, None, 0],
-        "failed": [0, 0, 0, 1, None, 0],
-    }
+    running = [(-inf, 0), (0.0, 1), (0.0, 2), (15.0, 3), (35.0, 2)]
+    numbers = {"running": running, "failed": [(-inf, 0), (35.0, 1)]}
+    found = Timeline(0, 60, gaps=[Gap(30, 52)], numbers=numbers).counts(6)
+    assert found["running"] == [2, 3, 3, None, None, 2] and found["failed"] == [0, 0, 0, 1, None, 0]
     assert all(len(each) == 40 for each in Timeline().counts(40).values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_timelines_and_their_newest_parts_equal_the_changes_one_by_one(seed: int) -> None:
+    chance = random.Random(seed)
+    journal, changes = random_journal(chance)
+    record_spans(journal, (-90, 10), (95, 120), context="lab")
+    since_s, parts = chance.choice(((0, 6), (-60, 18), (30, 3), (-61, 1), (200, 6)))
+    is_for_all, until_s = chance.random() < 0.5, since_s + 10 * parts
+    chosen = [(job, new) for job, _, new in changes if is_for_all or job % 2]
+    last, events = dict[int, JobChange](), list[tuple[str, str, JobChange]]()
+    for job, new in chosen:
+        if since_s < new.at_s <= until_s:
+            events += [(f"u{job}", event, new) for event in events_of(last.get(job), new)]
+        last[job] = new
+    found = read_timeline(journal, "lab", since_s, until_s, is_for_all=is_for_all, most=99)
+    assert [(each.uid, each.event, each.change) for each in found.entries] == events[::-1]
+
+    def number(phase: str, count: int) -> int:
+        statuses = {job: new.status for job, new in chosen[:count]}.values()
+        return sum(each in history.PHASES[phase] for each in statuses)
+
+    expected: dict[str, list[int | None]] = {phase: [] for phase in history.PHASES}
+    for start_s in range(since_s, until_s, 10):
+        first = sum(new.at_s < start_s or new.at_s <= since_s for _, new in chosen)
+        end = max(first, sum(new.at_s < start_s + 10 for _, new in chosen))
+        for phase in ("queued", "running", "waiting"):
+            expected[phase].append(max(number(phase, count) for count in range(first, end + 1)))
+        failed = [new.at_s for _, event, new in events if event == "failed"]
+        expected["failed"].append(sum(start_s <= at_s < start_s + 10 for at_s in failed))
+    assert replace(found, gaps=()).counts(parts) == expected
+
+    for most in (1, 5):
+        part = read_timeline(journal, "lab", since_s, until_s, is_for_all=is_for_all, most=most)
+        listed = [new for _, new in chosen if part.listed_s < new.at_s <= until_s]
+        assert len(listed) <= most and (part.numbers, part.gaps) == (found.numbers, found.gaps)
+        assert part.entries == [each for each in found.entries if each.change in listed]
+        assert all(row.to_s > part.listed_s for row in part.grouped() if isinstance(row, Gap))
+        if part.listed_s > since_s:  # no more of them would have been too many
+            assert sum(part.listed_s <= new.at_s <= until_s for _, new in chosen) > most
 
 
 def test_the_news_are_counted_by_job_without_cleanup_of_finished_ones() -> None:
@@ -189,10 +225,11 @@ def test_a_gap_over_midnight_names_its_day() -> None:
 
 
 def test_queries_read_changes_by_their_indexes() -> None:
-    journal = journal_of()
-    for query, values in ((history._JOBS, ("lab", 0, True, "", "")), (history._IN_SPAN, (0, 1))):
+    journal, chosen = journal_of(), ("lab", 0, True, "", "")
+    timeline = ((f"SELECT 1{history._JOBS}", chosen), (f"SELECT 1{history._IN_SPAN}", (*chosen, 1)))
+    for query, values in (*timeline, (ledger._CHANGES, ("lab", "", 0, 1))):
         plan = [row[3] for row in journal.rows(f"EXPLAIN QUERY PLAN {query}", *values)]
-        assert plan and not [line for line in plan if line.startswith("SCAN")]
+        assert plan and not [line for line in plan if line.startswith("SCAN") or "ORDER BY" in line]
 
 
 def test_every_status_has_an_event_or_a_bar() -> None:

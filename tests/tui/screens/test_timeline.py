@@ -104,6 +104,25 @@ async def test_the_timeline_of_all_users_names_them_and_is_filtered(tmp_path: Pa
         assert " chen " not in play.text and "(1 of " in play.text
 
 
+async def test_earlier_events_are_listed_once_the_cursor_is_on_the_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "LISTED", 1)
+    async with console_after_a_night(tmp_path) as (play, journal):
+        await play.until(lambda: play.session.recorder and play.session.recorder.caught_up.is_set())
+        journal.write((CHANGE, 3, time.time(), None, "Deleted", "no event", "", "", 0, ""))  # the newest
+        await play.press("ctrl+t")
+        await play.until(lambda: rows(play) and "earlier ones follow the last row" in play.text)
+        assert "gone ▸ started" not in rows(play) and "max 2" in play.text
+        await play.press("G")
+        await play.until(lambda: "vit ! printed NaN" in rows(play))
+        await play.press("G")
+        await play.until(lambda: "gone ▸ started" in rows(play))
+        await play.press(*typed("timeline /queued"))
+        await play.until(lambda: rows(play) == ["llm ○ queued"])
+        assert "earlier ones" not in play.text
+
+
 @pytest.mark.parametrize("kind", ["quiet", "first"])
 async def test_without_news_nothing_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

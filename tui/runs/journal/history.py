@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil, floor
+from itertools import chain, pairwise
+from math import ceil, floor, inf
 from typing import NamedTuple
 
 import msgspec
@@ -27,36 +28,11 @@ PHASES: Mapping[str, tuple[str, ...]] = {
     "queued": (Status.QUEUED,),
     "running": (*_ACTIVE, Status.TERMINATING),
     "waiting": (Status.PENDING, Status.STARTING),
-    "failed": (),
+    "failed": (Status.FAILED,),
 }
-_PHASE_OF = {status: phase for phase, statuses in PHASES.items() for status in statuses}
+_PHASE_OF = {str(status): phase for phase, statuses in PHASES.items() for status in statuses}
 # In the reason or cause of a job whose node is lost.
 _LOST = ("node lost", "node does not answer", "node is gone")
-_CHANGE = (
-    "c.id, c.at_s, c.after_s, c.status, c.reason, c.cause, c.alerts, c.restarts, c.gpus_waiting, c.nodes"
-)
-# The jobs that were not over before the span, each with its last change before it.
-_JOBS = (
-    f"SELECT j.id, uid, user, is_mine, namespace, name, kind, api_version, {_CHANGE} FROM jobs j"
-    " JOIN changes l ON l.id = last_change LEFT JOIN changes c ON c.id = (SELECT id FROM changes"
-    " WHERE job = j.id AND at_s <= ?2 ORDER BY at_s DESC, id DESC LIMIT 1) WHERE context = ?1"
-    f" AND (l.at_s > ?2 OR l.status NOT IN {tuple(map(str, OVER))})"
-    " AND (?3 OR is_mine) AND ?4 IN ('', namespace) AND ?5 IN ('', name)"
-)
-_IN_SPAN = f"SELECT job, {_CHANGE} FROM changes c WHERE at_s > ? AND at_s <= ? ORDER BY at_s, c.id"
-_WATCHED = (
-    "SELECT from_s, to_s FROM observed WHERE to_s >= ?1 AND from_s <= ?2 AND context = ?3"
-    " AND (namespace IN ('', ?4) OR ?4 = '') ORDER BY from_s"
-)
-_LAST = "SELECT max(to_s) FROM observed WHERE context = ? AND observer LIKE 'console %' AND observer != ?"
-_FIRST = "SELECT min(from_s) FROM observed WHERE context = ? UNION SELECT min(at_s) FROM changes"
-# Events of jobs, the most important first; those of `NoticeEvent` have its words.
-EVENTS = (
-    *("failed", "node lost", "preempted", "nan", "diverged", "silent", "slow", "plateau", "ended"),
-    *("restarted", "started", "suspended", "resumed", "deleted", "queued"),
-)
-_ALERTS = frozenset(EVENTS[3:8])
-_ENDS = dict(zip(OVER, ("ended", "failed", "deleted"), strict=True))
 
 
 class JobChange(NamedTuple):
@@ -72,6 +48,33 @@ class JobChange(NamedTuple):
     restarts: int
     gpus_waiting: int
     nodes: str
+
+
+_CHANGE = ", ".join(f"c.{each}" for each in JobChange._fields)
+_CHOSEN = "context = ?1 AND (?3 OR is_mine) AND ?4 IN ('', namespace) AND ?5 IN ('', name)"
+# The jobs that were not over before the span, each with its last change before it, unless it is much younger.
+_JOBS = (
+    " FROM jobs j JOIN changes l ON l.id = last_change LEFT JOIN changes c ON c.id = (SELECT id FROM changes"
+    " WHERE job = j.id AND at_s <= ?2 AND ifnull(created_s, 0) < ?2 + 3600 ORDER BY at_s DESC, id DESC"
+    f" LIMIT 1) WHERE {_CHOSEN} AND (l.at_s > ?2 OR l.status NOT IN {tuple(map(str, OVER))})"
+)
+_IN_SPAN = (
+    " FROM changes c WHERE at_s > ?2 AND at_s <= ?6 AND (?3 AND ?4 || ?5 = ''"
+    f" OR job IN (SELECT id FROM jobs WHERE {_CHOSEN})) ORDER BY at_s"
+)
+_WATCHED = (
+    "SELECT from_s, to_s FROM observed WHERE to_s >= ?1 AND from_s <= ?2 AND context = ?3"
+    " AND (namespace IN ('', ?4) OR ?4 = '') ORDER BY from_s"
+)
+_LAST = "SELECT max(to_s) FROM observed WHERE context = ? AND observer LIKE 'console %' AND observer != ?"
+_FIRST = "SELECT min(from_s) FROM observed WHERE context = ? UNION SELECT min(at_s) FROM changes"
+# Events of jobs, the most important first; those of `NoticeEvent` have its words.
+EVENTS = (
+    *("failed", "node lost", "preempted", "nan", "diverged", "silent", "slow", "plateau", "ended"),
+    *("restarted", "started", "suspended", "resumed", "deleted", "queued"),
+)
+_ALERTS = frozenset(EVENTS[3:8])
+_ENDS = dict(zip(OVER, ("ended", "failed", "deleted"), strict=True))
 
 
 class Entry(NamedTuple):
@@ -100,15 +103,16 @@ class Timeline(msgspec.Struct, frozen=True):
     until_s: float = 0.0
     entries: Sequence[Entry] = ()
     gaps: Sequence[Gap] = ()
-    # Time, status before and status after, the oldest first; those at `since_s` are the state by then.
-    steps: Sequence[tuple[float, str, str]] = ()
+    listed_s: float = 0.0  # time before the entries; later than `since_s` if there are more than `most`
+    # With `most`, by phase, the number of jobs after each time, or of failures until then; 0 at first.
+    numbers: Mapping[str, Sequence[tuple[float, int]]] = {}
 
     def grouped(self) -> Iterator[Entry | Gap]:
         """Yield the entries by job, that with the newest one first, and each gap where it is first passed."""
         groups: dict[str, list[Entry]] = {}
         for each in self.entries:
             groups.setdefault(each.uid, []).append(each)
-        gaps = sorted(self.gaps)
+        gaps = sorted(gap for gap in self.gaps if gap.to_s > self.listed_s)
         for entry in (entry for group in groups.values() for entry in group):
             while gaps and gaps[-1].to_s > entry.change.at_s:
                 yield gaps.pop()
@@ -121,18 +125,12 @@ class Timeline(msgspec.Struct, frozen=True):
         None stands for an unobserved part.
         """
         width_s = max((self.until_s - self.since_s) / parts, 1e-3)
-        found: dict[str, list[int | None]] = {phase: [] for phase in PHASES}
-        now, most, end_s = Counter[str](), Counter[str](), self.since_s + (parts + 1) * width_s
-        for at_s, was, status in (*self.steps, (end_s, "", "")):
-            while len(found["failed"]) < min(int((at_s - self.since_s) / width_s), parts):
-                for phase, numbers in found.items():
-                    numbers.append(most[phase])
-                most = Counter(now)
-            phase = _PHASE_OF.get(status, "")
-            now[_PHASE_OF.get(was, "")] -= 1
-            now[phase] += 1
-            most[phase] = max(most[phase], now[phase])
-            most["failed"] += status == Status.FAILED and at_s > self.since_s
+        found: dict[str, list[int | None]] = {}
+        for phase in PHASES:
+            steps = self.numbers.get(phase, [(-inf, 0)])
+            places = pairwise(bisect_left(steps, (self.since_s + i * width_s, -1)) for i in range(parts + 1))
+            is_sum = phase == "failed"  # and those of earlier parts do not count
+            found[phase] = [max(n for _, n in steps[a - 1 : b]) - is_sum * steps[a - 1][1] for a, b in places]
         for gap in self.gaps:
             first, last = ((at_s - self.since_s) / width_s for at_s in gap)
             for place in range(ceil(first), floor(last)):
@@ -150,28 +148,38 @@ class Timeline(msgspec.Struct, frozen=True):
 
 def read_timeline(
     journal: Journal, context: str, since_s: float, until_s: float, *, namespace: str = "", name: str = "",
-    is_for_all: bool = False,
+    is_for_all: bool = False, most: int | None = None,
 ) -> Timeline:  # fmt: skip
     """Return the events of the user's jobs, or of all, with this namespace and name unless they are empty."""
     jobs: dict[int, tuple[str, str, bool, JobRef]] = {}
-    last: dict[int, JobChange] = {}
-    for number, uid, user, mine, *row in journal.rows(_JOBS, context, since_s, is_for_all, namespace, name):
+    last: dict[int, JobChange | None] = {}
+    span = context, since_s, is_for_all, namespace, name
+    steps = [] if most is None else journal.rows(f"SELECT job, at_s, status{_IN_SPAN}, id", *span, until_s)
+    known = [] if most is None else journal.rows(f"SELECT j.id, ?2, c.status{_JOBS}", *span)
+    listed_s = since_s if most is None or len(steps) <= most else steps[-most - 1][1]
+    phases = {job: "failed" if status == Status.FAILED else "" for job, _, status in known}
+    numbers = {phase: [(-inf, 0)] for phase in ("", *PHASES)}
+    for job, at_s, status in chain(known, steps):
+        phase = _PHASE_OF.get(status, "")
+        if (before := phases.get(job, phase)) != phase:
+            phases[job] = phase
+            numbers[phase].append((at_s, numbers[phase][-1][1] + 1))
+            if before != "failed":
+                numbers[before].append((at_s, numbers[before][-1][1] - 1))
+    span = context, listed_s, is_for_all, namespace, name
+    about = f"SELECT j.id, uid, user, is_mine, namespace, name, kind, api_version, {_CHANGE}{_JOBS}"
+    for number, uid, user, mine, *row in journal.rows(about, *span):
         jobs[number] = uid, user, bool(mine), JobRef(*row[:4])
-        if row[4] is not None:
-            last[number] = JobChange._make(row[4:])
-    steps = [(since_s, "", each.status) for each in last.values()]
+        last[number] = JobChange._make(row[4:]) if row[4] is not None else None
     entries: list[Entry] = []
-    for number, *row in journal.rows(_IN_SPAN, since_s, until_s):
+    for number, *row in journal.rows(f"SELECT job, {_CHANGE}{_IN_SPAN}, id", *span, until_s):
         if number in jobs:
-            old, new = last.get(number), JobChange._make(row)
+            old, new = last[number], JobChange._make(row)
             was = old.status if old is not None else ""
-            if new.status != was:
-                steps.append((new.at_s, was, new.status))
             entries += [Entry(*jobs[number], event, new, was) for event in events_of(old, new)]
             last[number] = new
-    watched = journal.rows(_WATCHED, since_s, until_s, context, namespace)
-    gaps = find_gaps(watched, since_s, until_s)
-    return Timeline(since_s, until_s, entries[::-1], [*gaps], steps)
+    gaps = find_gaps(journal.rows(_WATCHED, since_s, until_s, context, namespace), since_s, until_s)
+    return Timeline(since_s, until_s, entries[::-1], [*gaps], listed_s, numbers)
 
 
 def events_of(before: JobChange | None, change: JobChange) -> Iterator[str]:

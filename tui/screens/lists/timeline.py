@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -11,7 +10,7 @@ from textual.app import ComposeResult
 from textual.reactive import reactive
 
 from k8s.kinds import JobRef
-from tui.runs.journal.history import PHASES, Entry, Gap, Timeline, default_since_s, read_timeline
+from tui.runs.journal.history import Entry, Gap, Timeline, default_since_s, read_timeline
 from tui.screens.base.feed_view import DescribedList, ListContent, ListDescription
 from tui.screens.base.request import ActionRequest
 from tui.screens.lists import TIMELINE
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 # Interval of looking for changes in the journal, and of moving the bars without any.
 POLL_S, MOVE_S = 3.0, 60.0
+LISTED, MORE = 1_000, 4  # newest changes to list at first, and how many times more on the last row
 _STYLES: tuple[CellStyle, ...] = ("pending", "running", "changing", "failed")
 # The log tells nothing of them.
 _UNLOGGED = ("queued", "preempted", "suspended")
@@ -49,7 +49,7 @@ class PhaseBars(PaintedWidget):
             most = max(known, default=0)
             # One of many is more than none.
             bars = sparkline([each and max(15.0, 100.0 * each / most) for each in numbers], cells)
-            number = f"  max {most}" if PHASES[phase] else f"  sum {sum(known)}"
+            number = f"  max {most}" if phase != "failed" else f"  sum {sum(known)}"
             line = (f" {phase:<9}", quiet), (bars, self.look(f"table--{style}")), (number, quiet)
             lines.append(Text.assemble(*line))
         start, end = minute(found.since_s, clock), minute(found.until_s, clock)
@@ -65,9 +65,9 @@ class TimelineView(DescribedList):
 
     def __init__(self, *, is_for_all: bool = False) -> None:
         """Show the events of the user's jobs, or of all."""
-        self._is_for_all, self._version = is_for_all, 0
+        self._is_for_all, self._listed, self._version = is_for_all, LISTED, (0, 0)
         self._timeline: Timeline | None = None
-        self._rows: dict[str, Entry | Gap] = {}
+        self._rows: dict[str, tuple[Entry | Gap, Row]] = {}
         gone = "This job is gone; enter shows what was kept of it."
         columns = tuple(each for each in COLUMNS if is_for_all or each.key != "user")
         super().__init__(
@@ -92,27 +92,34 @@ class TimelineView(DescribedList):
 
     async def _fetch(self) -> None:
         if self.session is not None and (self.is_shown or self._timeline is None):
-            self._timeline = await asyncio.to_thread(self._newest, self.session)
+            if self._timeline and self._timeline.listed_s > self._timeline.since_s:
+                last = [row.key for row in self.query_one(Table).shown_rows[-1:]]
+                self._listed *= MORE if self.selected_row() in (*last, "") else 1
+            await asyncio.to_thread(self._read, self.session, self.columns_of(self.COLUMNS))
 
-    def _newest(self, session: Session) -> Timeline:
-        journal, last, now_s = self.context.runs.journal, self._timeline, time.time()
-        version, now_s = journal.version, now_s + self.snapshot.clock_offset_s
+    def _read(self, session: Session, columns: Any) -> None:
+        journal, last = self.context.runs.journal, self._timeline
+        clock = Clock.ahead(self.snapshot.clock_offset_s)
+        version, now_s = (journal.version, self._listed), clock.now.timestamp()
         if last is not None and version == self._version and now_s < last.until_s + MOVE_S:
-            return last
-        self._version, context = version, session.client.config.context
+            return
+        context = session.client.config.context
         own = session.recorder.observer if session.recorder is not None else ""
         since_s = last.since_s if last is not None else default_since_s(journal, context, now_s, own)
-        return read_timeline(journal, context, since_s, now_s, is_for_all=self._is_for_all)
+        found = read_timeline(journal, context, since_s, now_s, is_for_all=self._is_for_all, most=version[1])
+        keyed = ((_key(each), each) for each in (found.grouped() if found.entries else ()))
+        rows = {key: (each, Row(key, row_cells(each, clock, columns))) for key, each in keyed}
+        self._version, self._timeline, self._rows = version, found, rows
 
-    def _content(self, _view: DescribedList, columns: Any) -> ListContent:
+    def _content(self, _view: DescribedList, _columns: Any) -> ListContent:
         found, clock = self._timeline or Timeline(), Clock.ahead(self.snapshot.clock_offset_s)
         self.query_one(PhaseBars).timeline = found
-        self._rows = {_key(each): each for each in (found.grouped() if found.entries else ())}
-        since, span = minute(found.since_s, clock), age(found.until_s - found.since_s)
+        since, span = minute(found.listed_s, clock), age(found.until_s - found.listed_s)
         whose, jobs = "all jobs" if self._is_for_all else "your jobs", {each.uid for each in found.entries}
         gaps = f" · {plural(len(found.gaps), 'time')} not observed" if found.gaps else ""
+        gaps += " · earlier ones follow the last row" if found.listed_s > found.since_s else ""
         return ListContent(
-            rows=[Row(key, row_cells(each, clock, columns)) for key, each in self._rows.items()],
+            rows=[row for _, row in self._rows.values()],
             title=["Timeline ({})", f"of {whose} since {since} ({span})" if self._timeline else ""],
             totals=f"Σ {plural(len(found.entries), 'event')} of {plural(len(jobs), 'job')}{gaps}",
             empty=f"No known events of {whose} since {since}." if self._timeline else "Reading the journal…",
@@ -122,7 +129,7 @@ class TimelineView(DescribedList):
 
     def current_job(self) -> JobRef | None:
         """Return the job of the row under the cursor if it still exists."""
-        row = self._rows.get(self.selected_row())
+        row, _ = self._rows.get(self.selected_row(), (None, None))
         uid = row.uid if isinstance(row, Entry) else ""
         known = self.session.mirror.all_jobs if self.session is not None else ()
         return next((job.ref for job in known if job.uid == uid), None)
@@ -130,7 +137,7 @@ class TimelineView(DescribedList):
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open the job, and its log at the time of the event; of a job that is gone, what was kept."""
         event.stop().prevent_default()
-        row, job = self._rows.get(event.key), self.current_job()
+        (row, _), job = self._rows.get(event.key, (None, None)), self.current_job()
         if not isinstance(row, Entry):
             self.flash("Neither a console nor gpuconsole record ran then.")
         elif job is not None:
