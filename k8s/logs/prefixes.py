@@ -47,7 +47,9 @@ def _rule(example: str, pattern: bytes, names: Names = "global", **flags: bool) 
 _N = rb"(\d{1,6})"
 _DATE = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d:]{10,16} \d{4}"
 # Open MPI 5 puts a space before the line, 4 does not: one alone is its own.
-_TAG_END = rb"\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:(?: (?! ))?"
+_TAG_END = rb"(?:,[\w.-]+)?\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:(?: (?! ))?"
+# SageMaker's writes `[1,mpirank:3,algo-1]<stdout>:`, horovodrun with Gloo `[3]<stdout>:`.
+_MPI_TAG = rb"\[(?:[^\],\s]*,(?:mpirank:)?)?" + _N + _TAG_END
 
 # The first match wins.
 RULES: tuple[PrefixRule, ...] = (
@@ -62,12 +64,10 @@ RULES: tuple[PrefixRule, ...] = (
     # torch/distributed/elastic/multiprocessing/tail_log.py with its default [<role><local rank>]:
     _rule("[default3]:step 1", rb"\[(?:default|trainer|worker)" + _N + rb"\]:", "local"),
     # Open MPI mpirun --tag-output; PRRTE --output tag, tag-fullname, tag-detailed
-    _rule("[1,3]<stdout>:step 1", rb"\[[^\],\s]*," + _N + _TAG_END),
+    _rule("[1,3]<stdout>:step 1", _MPI_TAG),
     # Open MPI 5 and 4: mpirun --tag-output --timestamp-output
-    _rule("[Tue May 14 12:00:00 2024][1,3]<stdout>: x", rb"\[" + _DATE + rb"\]\[[^\],\s]*," + _N + _TAG_END),
-    _rule("Tue May 14 12:00:00 2024[1,3]<stdout>:step 1", _DATE + rb"\[[^\],\s]*," + _N + _TAG_END),
-    # horovodrun with Gloo
-    _rule("[3]<stdout>:step 1", rb"\[" + _N + rb"\]<(?:stdout|stderr)>:"),
+    _rule("[Tue May 14 12:00:00 2024][1,3]<stdout>: x", rb"\[" + _DATE + rb"\]" + _MPI_TAG),
+    _rule("Tue May 14 12:00:00 2024[1,3]<stdout>:step 1", _DATE + _MPI_TAG),
     # MPICH Hydra -prepend-rank, Intel MPI -l
     _rule("[3] step 1", rb"\[" + _N + rb"\] ", of_launcher=True),
     # lightning/fabric/utilities/rank_zero.py rank_prefixed_message

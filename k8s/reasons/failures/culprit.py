@@ -64,7 +64,7 @@ _TERSE = any_of(
     r"DataLoader|Horovod|\bMPI|UCX|\bray\b|CalledProcess|ChildFailed|SystemExit|SyntaxError",
     r"HCCL|\bACL\b|acl api|\bsyn[A-Z]|Habana|(?:Worker|Actor)\w*Error\b|cquantize|Machine list",
     r"writing file|serializ|exited unexpectedly|(?:previous|above) error|error messages|^\w+$",
-    r"INTERNAL:|root (?:cause|error)",
+    r"INTERNAL:|root (?:cause|error)|inconsistent between",
     flags=re.IGNORECASE,
 )
 _VAGUE = any_of(
@@ -107,6 +107,8 @@ _HEALTHY = any_of(
     r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back|using defaults?",
     # Launchers stop the ranks that are left.
     r"closing signal|killing subprocess|zombies|\*\*\* STEP \S+ ON \S+ CANCELLED AT [^ ]+ \*",
+    r"\bretrying\b(?! \(Retry\(total=0)|entering retry|\bretry \d|thrown while requesting",
+    r"(?<!NCCL )\b(?:INFO|WARN)\b|socket has failed to connect .*refused|Driver was not detected",
     r"\b(?:0|no) (?:errors?|nan)\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
     flags=re.IGNORECASE,
 )
@@ -257,6 +259,11 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
         after_ns = suspect.stamp_ns + 2 * _LATER_NS
         if any(each.rank == suspect.rank and each.stamp_ns > after_ns for each in real):
             suspect.level = _Level.PERHAPS_HANDLED
+    last_ns = max([ended_ns, *(each.stamp_ns for each in found), *(each.stamp_ns for each in run.reports)])
+    for suspect in found:
+        is_told = suspect.error is not None and suspect.error.kind in ("shell", "complaint")
+        if is_told and last_ns > suspect.stamp_ns + 30 * _LATER_NS:
+            suspect.level = _Level.HANDLED  # what stops a process stops it sooner
     if log.exit_code is None:
         # A running container may have handled its other errors.
         found = [each for each in found if each.level in (_Level.REAL, _Level.COLLATERAL)]

@@ -252,8 +252,8 @@ class _Block:
         # Frames without a header prove less: only what is named like an exception ends them.
         self._is_typed = is_typed
         self._prefix = prefix
-        self._repeats: bool | None = None
-        """True if the further lines have the prefix too; None before the second line."""
+        self.repeats: bool | None = None
+        """True if the further lines have the prefix too, not a prompt's; None before the second line."""
         # Times in a prefix change from line to line, names do not.
         parts = _NUMBERS.split(prefix) if _CLOCK.search(prefix) else [prefix]
         self._continued = re.compile(r"\d+".join(map(re.escape, parts))) if prefix.strip() else None
@@ -263,9 +263,9 @@ class _Block:
         """Return a line without the prefix of the block; None if it cannot belong to it."""
         if self._continued is not None:
             found = self._continued.match(text)
-            if self._repeats is None:
-                self._repeats = found is not None
-            if self._repeats or found:
+            if self.repeats is None:
+                self.repeats = found is not None
+            if self.repeats or found:
                 return text[found.end() :] if found else None
             if text[:1].isspace() and self._prefix[:1].isspace():
                 # The table of torchelastic: only its first line is labelled.
@@ -400,6 +400,9 @@ class _ErrorReader:
                 # The launcher lists the failure that it saw first behind the others.
                 stamp_ns = self._table_ns - 1
         block = self._open.get(key) or (self._open.get((rank, "")) if header[1] else None)
+        if block is None and not prefix:
+            linked = (each for of, each in self._open.items() if of[0] == rank and each.state == "link")
+            block = next((each for each in linked if each.repeats is False), None)
         if block is not None and block.state != "over":
             is_near = not stamp_ns or abs(stamp_ns - block.stamp_ns) <= _BLOCK_GAP_NS
             is_nested = block.link == "nested" or header[1] or "sub-exception" in block.error.headline
