@@ -44,28 +44,24 @@ _SUMMARY = any_of(
     r"CalledProcessError: Command .*(?:python|torchrun|accelerate|deepspeed|mpirun|srun)",
     r"one or more processes exited|TrainingFailedError",  # horovodrun, Ray Train
     r"MPI_ABORT|application call to abort|^(?:mpi\w+|prterun) has exited due",  # Open MPI, MPICH
-    r"^c10::DistBackendError\s*$",
+    r"^c10::DistBackendError\s*$|^Error: exit status \d+$",
 )
 # Errors that other ranks get when one left, apart from those of the causes marked as collateral.
 _COLLATERAL = any_of(
-    r"ncclInternalError|ncclUnhandledCudaError: .*remote|EOFError\s*$",
+    r"(?i)ncclInternalError|ncclUnhandledCudaError: .*remote|EOFError\s*$",
     r"connection .*(?:reset|closed)|ConnectionResetError|BrokenPipeError|process group.*(?:abort|destroy)",
     r"DataLoader worker .* killed by signal: (?:Terminated|Interrupt)",
-    flags=re.IGNORECASE,
 )
 # A service answers, not another rank.
-_OF_SERVICE = any_of(
-    r"HTTPS?Connection|requests[./]|urllib3|huggingface|wandb|s3fs|boto|aiohttp|httpx|grpc\b",
-)
+_OF_SERVICE = any_of(r"HTTPS?Conn|requests[./]|urllib3|huggingface|wandb|s3fs|boto|aiohttp|httpx|grpc\b")
 _NETWORK = any_of(r"vendor err|NET/|ibv_|No route to host|unreachable|Connection (?:refused|timed out)")
 # Exceptions that say less than the lines around them.
 _TERSE = any_of(
-    r"NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|c10::|DistBackend|DistNetwork|std::|Aborted",  # native code
+    r"(?i)NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|c10::|DistBackend|DistNetwork|std::|Aborted",  # native code
     r"DataLoader|Horovod|\bMPI|UCX|\bray\b|CalledProcess|ChildFailed|SystemExit|SyntaxError",
-    r"HCCL|\bACL\b|acl api|\bsyn[A-Z]|Habana|(?:Worker|Actor)\w*Error\b|cquantize|Machine list",
+    r"HCCL|\bACL\b|acl api|\bsyn[A-Z]|Habana|(?:Worker|Actor)\w*Error\b|KilledWorker|cquantize|Machine list",
     r"writing file|serializ|exited unexpectedly|(?:previous|above) error|error messages|^\w+$",
     r"INTERNAL:|root (?:cause|error)|inconsistent between",
-    flags=re.IGNORECASE,
 )
 _VAGUE = any_of(
     r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)",
@@ -74,29 +70,25 @@ _VAGUE = any_of(
 )
 # Lists of what may have happened: no evidence, whichever cause they name.
 _GUESSES = any_of(
-    r"\b(?:potential|possible|probable|common|likely) (?:root )?(?:causes?|reasons?)\b(?P<list>.*)",
+    r"(?i)\b(?:potential|possible|probable|common|likely) (?:root )?(?:causes?|reasons?)\b(?P<list>.*)",
     r"\bmay have exceeded\b[^.]*",
-    flags=re.IGNORECASE,
 )
 _LISTED = re.compile(r"\s*(?:\(?\d{1,2}[).]|[-*\u2022])\s")
 # The rank for which the rank that prints it waited, or which ended first.
 _BLAMED = any_of(
-    r"remote ?(?:user ?)?rank(?: id)?[ =:\[]{1,3}(\d{1,6})|\bfrom rank: (\d{1,6})\b",
+    r"(?i)remote ?(?:user ?)?rank(?: id)?[ =:\[]{1,3}(\d{1,6})|\bfrom rank: (\d{1,6})\b",
     r"ncclUniqueId from \[(\d{1,6})\]|due to .{0,40}\b(?:from|on) rank (\d{1,6})\b",
     r"Connecting to rank (\d{1,6}) failed",
-    flags=re.IGNORECASE,
 )
 # A child was killed; the state of the container may tell why.
 _KILLED = any_of(r"killed by signal: Killed|exited unexpectedly|BrokenProcessPool|\bSIGKILL\b")
 # The error of a rank that waited for another, rather than was stopped.
 _WAITED = any_of(
-    r"time[ds ]{0,2}out|NCCLABORTEDCOMM|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier",
+    r"(?i)time[ds ]{0,2}out|NCCLABORTEDCOMM|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier",
     r"aborted on|clients|socket",
-    flags=re.IGNORECASE,
 )
 _STEP = any_of(
-    r"\b(?:step|iter\w*|epoch|batch)\b.{0,80}?\b(?:loss|acc)|'loss':|\bloss\b ?[:=] ?\d|\d(?:it/s|s/it)",
-    flags=re.IGNORECASE,
+    r"(?i)\b(?:step|iter\w*|epoch|batch)\b.{0,80}?\b(?:loss|acc)|'loss':|\bloss\b ?[:=] ?\d|\d(?:it/s|s/it)",
 )
 # Lines that may follow the error of a process that ends.
 _AFTERMATH = any_of(
@@ -104,13 +96,12 @@ _AFTERMATH = any_of(
     r"frame #|^\s",
 )
 _HEALTHY = any_of(
-    r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back|using defaults?",
+    r"(?i)\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back|using defaults?",
     # Launchers stop the ranks that are left.
     r"closing signal|killing subprocess|zombies|\*\*\* STEP \S+ ON \S+ CANCELLED AT [^ ]+ \*",
-    r"\bretrying\b(?! \(Retry\(total=0)|entering retry|\bretry \d|thrown while requesting",
+    r"\bretrying\b(?! \(Retry\(total=0)|(?:entering|will) retry|\bretry \d|thrown while requesting",
     r"(?<!NCCL )\b(?:INFO|WARN)\b|socket has failed to connect .*refused|Driver was not detected",
     r"\b(?:0|no) (?:errors?|nan)\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
-    flags=re.IGNORECASE,
 )
 # What a victim of another rank reports, in short.
 _SYMPTOMS = tuple(

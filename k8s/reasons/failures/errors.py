@@ -27,9 +27,9 @@ _MOST_ERRORS = 400
 _BLOCK_GAP_NS = 2_000_000_000
 
 
-def any_of(*parts: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a compiled alternation of the parts."""
-    return re.compile("|".join(parts), flags)
+def any_of(*parts: str) -> re.Pattern[str]:
+    """Return a compiled alternation of the parts; `(?i)` before the first ignores case in all."""
+    return re.compile("|".join(parts))
 
 
 _HEADER = re.compile(r"(?:(Original|Remote|Exception Group) )?Traceback \(most recent call last\)")
@@ -52,7 +52,7 @@ _NESTED = any_of(
 _GROUP_EDGE = re.compile(r"^\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
 # A line of another writer: it ends the message of an exception.
 _LOGGED = any_of(
-    r"\s*(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d)",  # a time
+    r"(?i)\s*(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d)",  # a time
     r"\s*(?:[IWEF]\d{4} |\[[IWEF]\d{3,4} |\[[EW] \w)",  # glog, in TensorFlow, XLA and PyTorch
     r"\s*(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\w+: (?:INFO|WARNING|ERROR)\b)",  # logging
     r"\s*\S+:\d+:\d+ \[\d+\] ",  # NCCL
@@ -60,7 +60,6 @@ _LOGGED = any_of(
     r"\s*(?:wandb:|srun: |slurmstepd: |={20}|-{20}|\*{20})",
     r"\s*(?:terminate called|Fatal Python error|Exception (?:ignored )?in )",
     r"\s*(?:(?:step|epoch|iter\w*)\b.{0,60}loss|\d{1,3}%\|)",  # progress
-    flags=re.IGNORECASE,
 )
 # An exception's message goes on if its first line is open, or the next is indented; after a sentence or an
 # error of NCCL, further lines may give the cause, but are not shown.

@@ -34,9 +34,9 @@ _BY_RANK = (
     re.compile(
         r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on(?: signal (?P<code>\d+)(?P<sig>))?"
     ),
-    re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
+    re.compile(r"(?:MPI_ABORT was invoked on rank |trainer process with rank=\[)(?P<rank>\d+)"),
     re.compile(r"^Abort\((?P<code>\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH
-    re.compile(r"Process (?P<rank>\d+) exit with status code (?P<code>\d+)"),
+    re.compile(r"(?:Process|Container rank) (?P<rank>\d+) (?:exit with )?status .*?\bcode (?P<code>-?\d+)"),
     re.compile(
         r"srun: error: \S+: tasks? (?P<rank>\d+)[\d,-]*: (?:Exited with exit code (?P<code>\d+)"
         r"|(?P<signal>.+))"
