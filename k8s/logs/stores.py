@@ -21,14 +21,16 @@ from k8s.client.auth.proxies import proxy_for
 from k8s.client.client import Client
 from k8s.client.proxied import fetch_proxied, find_services, parse_address, refusal_text, split_place
 from k8s.logs.lines import read_stamp, to_stamp, write_stamp
-from k8s.text.errors import Forbidden, KubeError, NotFound, ServerFailed, TooLarge, join_sentences
+from k8s.text.errors import Forbidden, KubeError, NotFound, ServerFailed, Unreachable, join_sentences
 from k8s.text.sanitize import sanitize
 
 LOKI, VICTORIA_LOGS = "Loki", "VictoriaLogs"
-# Loki refuses ranges above 721 hours by default.
-MAX_RANGE_NS = 720 * 3600 * 10**9
-# Entries of one answer, and of one container; containers of a job; services that are tried.
-PAGE, MAX_ENTRIES, MAX_LOGS, MAX_CANDIDATES = 2_000, 100_000, 1_024, 8
+# Ranges of a query after one that failed, and of any: by default, Loki refuses more than 721 hours.
+DAY_NS, MAX_RANGE_NS = 24 * 3600 * 10**9, 720 * 3600 * 10**9
+# Entries of one answer, also if all have one time, and of one container; containers of a job; services tried.
+PAGE, MAX_PAGE, MAX_ENTRIES, MAX_LOGS, MAX_CANDIDATES = 2_000, 5_000, 100_000, 1_024, 8
+# Parts of Loki refuse 4 MiB by default, and it may not answer then; 8 of its longest lines have 2 MiB.
+SMALL_PAGE, PAGE_BYTES = 8, 2**20
 WITHIN_S = 30.0
 SELECTORS = (
     "app.kubernetes.io/name in (loki,loki-distributed,loki-simple-scalable,victoria-logs-single,"
@@ -143,45 +145,58 @@ class LogStore:
     async def tail(self, log: StoredLog, start_ns: int, end_ns: int, most: int) -> list[bytes]:
         """Return the last lines, each behind its time as the kubelet writes it, or raise `KubeError`."""
         found: list[_Entry] = []
-        limit, is_full = PAGE, True
-        while is_full and len(found) < most and start_ns < end_ns:
-            size = min(limit, most - len(found))
+        limit, most_at_once, span_ns, widest_ns = SMALL_PAGE * 16, MAX_PAGE, 0, end_ns - start_ns
+        while len(found) < most and start_ns < end_ns:
+            size = min(limit, most_at_once, most - len(found))
+            first_ns = max(start_ns, end_ns - min(span_ns or widest_ns, widest_ns))
             try:
-                page = await self._page(log.query, start_ns, end_ns, size)
-            except ServerFailed as error:
-                limit = size // 2
-                if not limit or not (isinstance(error, TooLarge) or "max entries limit" in error.why):
+                page = await self._page(log.query, first_ns, end_ns, size)
+            except (ServerFailed, Unreachable):
+                is_wide = end_ns - first_ns > DAY_NS
+                if size <= SMALL_PAGE and not is_wide:
                     raise
+                limit, most_at_once, widest_ns = SMALL_PAGE, MAX_PAGE if is_wide else size // 2, DAY_NS
                 continue
-            is_full = len(page) >= size
+            is_full, page_bytes = len(page) >= size, sum(len(text) for _, text in page)
+            limit = min(PAGE, size * 16, PAGE_BYTES * max(len(page), 1) // (page_bytes + 1) + 1)
             page = sorted((entry for entry in page if entry[0]), key=lambda entry: entry[0])
-            if not page:
-                break  # without a time, the next page is not known
-            if is_full and len(found) + len(page) < most:
+            if not (is_full and page):
+                end_ns, span_ns = first_ns, 0
+            elif len(found) + len(page) < most:
+                # Loki searches all hours at once: those that a page will hardly reach are left out.
+                oldest_ns, span_ns = page[0][0], 4 * (page[-1][0] - page[0][0])
+                if not span_ns and len(page) == size < most_at_once:
+                    limit = size * 16
+                    continue
+                if not span_ns and len(page) == size:
+                    self.gaps = f"only {size:,} of the entries with one time were read"
                 # The end is exclusive, and more lines may have the time of the oldest: they come again.
-                oldest_ns = end_ns = page[0][0]
-                if oldest_ns < page[-1][0]:
-                    end_ns, page = oldest_ns + 1, [entry for entry in page if entry[0] > oldest_ns]
+                end_ns = oldest_ns + bool(span_ns)
+                page = [entry for entry in page if entry[0] >= end_ns]
             found[:0] = page
         if len(found) >= MAX_ENTRIES:
             self.gaps = f"only the last {MAX_ENTRIES:,} entries of a pod were read"
-        return list(_lines(found))
+        return list(_lines(found[-most:]))
 
     async def _page(self, query: str, start_ns: int, end_ns: int, limit: int) -> list[_Entry]:
         if self.title == VICTORIA_LOGS:
-            rows = await self._rows(f"{query} | fields _time, _msg, log", start_ns, end_ns, limit=str(limit))
+            # The parameter `limit` may leave out newer lines if many have one time.
+            nth = f"{query} | fields _time | sort by (_time desc) offset {limit - 1} limit 1"
+            for row in await self._rows(nth, start_ns, end_ns):
+                start_ns = read_stamp(row.get("_time", "").encode())[0] or start_ns
+            rows = await self._rows(f"{query} | fields _time, _msg, log", start_ns, end_ns)
             texts = ((row.get("_time", ""), row.get("_msg") or row.get("log", "")) for row in rows)
             return [(read_stamp(time.encode())[0], text) for time, text in texts]
         span = {"start": str(start_ns), "end": str(end_ns), "limit": str(limit), "direction": "backward"}
         found = await self._loki("query_range", _LokiResult, query=query, **span)
         return [entry for stream in found.result for entry in reversed(stream.values)]
 
-    async def _rows(self, query: str, start_ns: int, end_ns: int, **more: str) -> list[dict[str, str]]:
-        span = {"start": write_stamp(start_ns), "end": write_stamp(end_ns)}
+    async def _rows(self, query: str, start_ns: int, end_ns: int) -> list[dict[str, str]]:
+        span = {"start": write_stamp(start_ns), "end": write_stamp(end_ns - 1)}  # here, both are inclusive
         rows = []
-        for line in (await self._ask("/select/logsql/query", query=query, **span, **more)).splitlines():
+        for line in (await self._ask("/select/logsql/query", query=query, **span)).splitlines():
             try:
-                rows.append(msgspec.json.decode(line, type=dict[str, str]))
+                rows.append(msgspec.json.decode(line.decode(errors="replace"), type=dict[str, str]))
             except _MALFORMED:
                 rows.append({})
                 self.gaps = "entries that are malformed were left out"

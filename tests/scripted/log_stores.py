@@ -16,6 +16,8 @@ from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster
 
 START_NS = 1_764_000_000 * 10**9
 PROXY = "/api/v1/namespaces/{}/services/{}/proxy"
+_LARGER = "trying to send message larger than max (4195318 vs. 4194304)"
+TOO_LARGE = Answer(f"rpc error: code = ResourceExhausted desc = {_LARGER}".encode(), 500)
 _MATCHER = re.compile(r'"?([\w.]+)"?\s*(:=|:~|=~|=)\s*"([^"]*)"')
 
 
@@ -55,7 +57,8 @@ class ScriptedLoki:
 
     def __init__(self, held: Iterable[_Entry], *metadata: str) -> None:
         self.held, self.metadata = list(held), metadata
-        self.max_entries, self.tenant = 5000, ""
+        self.max_entries, self.max_bytes, self.max_hours, self.tenant = 5000, 2**22, 721, ""
+        self.too_large: Reply = TOO_LARGE
         self.asked: list[Asked] = []
 
     def serve(self, cluster: ScriptedCluster, root: str) -> None:
@@ -68,8 +71,10 @@ class ScriptedLoki:
         if self.tenant and asked.headers.get("X-Scope-OrgID") != self.tenant:
             return Answer(b"no org id\n", 401)
         start, end = int(query.get("start", 0)), int(query.get("end") or query["time"])
-        if end - start > 721 * 3600 * 10**9 and endpoint == "query_range":
+        if end - start > 721 * 3600 * 10**9 and endpoint != "query":
             return Answer(b"the query time range exceeds the limit (query length: 800h, limit: 30d1h)", 400)
+        if endpoint == "query_range" and end - start > self.max_hours * 3600 * 10**9:
+            return Answer(b"too many outstanding requests", 429)
         if endpoint == "labels":
             return _data(sorted({key for labels, *_ in self.held for key in labels} - {*self.metadata}))
         inside, _, after = query.get("match[]", query.get("query", "")).partition('"}')
@@ -81,9 +86,11 @@ class ScriptedLoki:
         if endpoint == "query_range":
             if (limit := int(query["limit"])) > self.max_entries:
                 words = "max entries limit per query exceeded, limit > max_entries_limit_per_query"
-                return Answer(f"{words} ({limit} > {self.max_entries})\n".encode(), 400)
+                return Answer(f"{words} ({limit} > {self.max_entries})".encode(), 400)
             assert query["direction"] == "backward"
             found = sorted(found, key=lambda each: each[1])[::-1][:limit]
+            if sum(len(line) for *_, line in found) > self.max_bytes:
+                return self.too_large
         for labels, stamp_ns, line in found:
             streams.setdefault(json.dumps(labels), []).append([str(stamp_ns), line])
         if endpoint == "series":
@@ -99,7 +106,7 @@ class ScriptedLoki:
 
 
 def _data(data: object) -> Answer:
-    return Answer({"status": "success", "data": data})
+    return Answer({"status": "success", **({"data": data} if data else {})})
 
 
 class ScriptedVictoriaLogs:
@@ -115,12 +122,12 @@ class ScriptedVictoriaLogs:
 
     def _answer(self, asked: Asked) -> Reply:
         self.asked.append(asked)
-        terms, _, pipe = asked.query["query"].partition(" | ")
+        terms, pipe, *last = asked.query["query"].split(" | ")
         start, end = (read_stamp(asked.query[name].encode())[0] for name in ("start", "end"))
         found = [
             each
             for each in self.held
-            if start <= read_stamp(each["_time"].encode())[0] < end
+            if start <= read_stamp(each["_time"].encode())[0] <= end
             and any(_matches(each, _MATCHER.findall(term)) for term in terms.split(" or "))
         ]
         verb, _, names = pipe.partition(" ")
@@ -128,8 +135,9 @@ class ScriptedVictoriaLogs:
         rows: list[dict[str, Any]] = [{key: each[key] for key in fields if key in each} for each in found]
         if verb == "uniq":
             rows = [dict(pairs) for pairs in dict.fromkeys(tuple(each.items()) for each in rows)]
-        elif "limit" in asked.query:
-            rows = sorted(rows, key=lambda each: str(each["_time"]))[::-1][: int(asked.query["limit"])]
+        elif last:
+            first = int(last[0].split()[-3])
+            rows = sorted(rows, key=lambda each: str(each["_time"]))[::-1][first : first + 1]
         return Answer(
             b"".join(line + b"\n" for line in (*(json.dumps(each).encode() for each in rows), *self.junk))
         )

@@ -9,21 +9,23 @@ import pytest
 from k8s.client.client import Client
 from k8s.client.proxied import split_place
 from k8s.logs import stores
-from k8s.logs.lines import read_stamp
-from k8s.logs.stores import _FIELDS, _LABELS, LogStore, StoredLog, find_logs
-from k8s.text.errors import NotFound
+from k8s.logs.lines import read_stamp, write_stamp
+from k8s.logs.stores import _FIELDS, _LABELS, MAX_RANGE_NS, LogStore, StoredLog, find_logs
+from k8s.text.errors import KubeError, NotFound
 from tests.scripted.log_stores import (
     PROXY,
     START_NS,
+    TOO_LARGE,
     ScriptedLoki,
     ScriptedVictoriaLogs,
     at,
     entries,
     rows,
 )
-from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import Answer, Drop, Reply, ScriptedCluster, Stall, page, refusal
 
 END_NS = at(3_600_000)
+MANY = entries("bert-worker-0", [f"line {number}" for number in range(80)])
 LOKI, VLOGS = PROXY.format("monitoring", "loki:3100"), PROXY.format("monitoring", "vlogs:9428")
 PLACES = {"loki": "monitoring/loki:3100", "vlogs": "monitoring/vlogs:9428"}
 
@@ -72,6 +74,7 @@ async def test_a_long_log_is_read_in_pages_without_a_gap(
     kind: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "PAGE", 10)
+    monkeypatch.setattr(stores, "SMALL_PAGE", 1)
     texts = [f"line {number}" for number in range(60)]
     # Three lines have each time, so pages end between them.
     loki = ScriptedLoki(
@@ -86,6 +89,53 @@ async def test_a_long_log_is_read_in_pages_without_a_gap(
         store, (log,) = await find(client, PLACES[kind])
         found = await lines_of(store, log, most)
     assert (found if kind == "loki" else sorted(found, key=texts.index)) == texts[-most:]
+
+
+@pytest.mark.parametrize("reply", [TOO_LARGE, Drop(), Stall()], ids=["refused", "cut off", "not answered"])
+async def test_long_lines_are_read_in_small_pages(reply: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "PAGE_BYTES", 2**10)
+    monkeypatch.setattr(stores, "WITHIN_S", 0.1 if isinstance(reply, Stall) else 30.0)
+    texts = [f"{number}".ljust(256 if 100 <= number < 300 else 4) for number in range(1_000)]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        loki = ScriptedLoki(entries("bert-worker-0", texts))
+        loki.max_bytes, loki.too_large = 2**12, reply
+        loki.serve(cluster, LOKI)
+        store, (log,) = await find(client)
+        assert await lines_of(store, log) == texts
+        loki.max_bytes = 100
+        with pytest.raises(KubeError):
+            await lines_of(store, log)
+
+
+@pytest.mark.parametrize("count", [4_000, 6_000])
+@pytest.mark.parametrize("kind", PLACES)
+async def test_lines_of_one_time_are_read_at_once(kind: str, count: int) -> None:
+    texts = [f"line {number}" for number in range(count)]
+    (labels, _, _), (row, *_) = entries("bert-worker-0", texts)[0], rows("bert-worker-0", texts)
+    ends = [(labels, at(0), "first"), (labels, at(2), "last")]
+    loki = ScriptedLoki([*ends, *((labels, at(1), text) for text in texts)])
+    held = [{**row, "_time": write_stamp(stamp_ns), "_msg": text} for _, stamp_ns, text in loki.held]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        loki.serve(cluster, LOKI)
+        ScriptedVictoriaLogs(held).serve(cluster, VLOGS)
+        store, (log,) = await find(client, PLACES[kind])
+        first, *others, last = await lines_of(store, log)
+        is_cut = kind == "loki" and count > 5_000
+        assert (first, last, len(set(others))) == ("first", "last", 5_000 if is_cut else count)
+        assert store.gaps == ("only 5,000 of the entries with one time were read" if is_cut else "")
+
+
+async def test_a_store_that_searches_no_long_ranges_is_read_by_days() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        spread = [(labels, at(n * 30_000_000), text) for n, (labels, _, text) in enumerate(MANY)]
+        loki = ScriptedLoki(spread)
+        loki.max_hours = 100
+        loki.serve(cluster, LOKI)
+        store, (log,) = await find(client)
+        found = await store.tail(log, START_NS, START_NS + MAX_RANGE_NS, 100)
+        assert [each[read_stamp(each)[1] :].decode() for each in found] == [text for *_, text in MANY]
+        (newest,) = await store.tail(log, START_NS, START_NS + MAX_RANGE_NS, 1)
+        assert newest == found[-1]
 
 
 async def test_a_log_that_is_longer_than_memory_allows_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
