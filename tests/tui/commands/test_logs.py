@@ -423,6 +423,8 @@ async def test_logs_of_unrecorded_jobs_come_from_the_store(run: CommandLine) -> 
         said.decode() == f"-- lost is not in the cluster; from Loki monitoring/loki, until {until:%F %T}:\n"
     )
     assert (await run.fork("logs", "lost", "-A", "-i", "worker-0").ends())[:2] == (0, b"zero\n")
+    loki.held.append(({**loki.held[0][0], "container": "envoy"}, first_ns, "proxied"))
+    assert (await run.fork("logs", "lost", "-n", "vision", "-c", "envoy").ends())[:2] == (0, b"proxied\n")
     why = await run("why", "lost", "-n", "vision")
     assert "ran out of memory" in why.out and "  log: from Loki monitoring/loki, until 20" in why.out
     (await run("logs", "lost")).reports(1, "Loki monitoring/loki has no line of it.")

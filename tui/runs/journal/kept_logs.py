@@ -193,7 +193,7 @@ class KeptLogs:
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
         """Return a pod as far as its log needs it."""
-        own = [each for each in self.targets if each.pod == name]
+        own = [each for each in dict.fromkeys((*self._lines, *self._stored)) if each.pod == name]
         names, uid = [each.container for each in own], own[0].pod_uid if own else ""
         statuses = [{"name": each, "state": {"terminated": {"exitCode": 0}}} for each in names]
         return {
