@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 # Groups of workers that run as long as what they follow.
 FOLLOWING = frozenset(
-    "cluster curve curves events follow forward life lines logs tail telemetry".split(),  # noqa: SIM905
+    "cluster curve curves events follow forward life lines logs tail telemetry".split()  # noqa: SIM905
 )
 
 # Completes options once the console is on screen; its second argument receives progress messages.
@@ -136,10 +136,7 @@ class Console(BaseConsole):
     def file_problems(self) -> list[tuple[str, Sequence[str]]]:
         """Return the problems in the user's files, under headings."""
         found = (
-            (
-                "Some of your settings are not used.",
-                (*self.options.config_problems, *self._alias_problems()),
-            ),
+            ("Some of your settings are not used.", (*self.options.config_problems, *self._alias_problems())),
             ("Some of your keys are not used.", self._keys.problems),
             ("Some of your plugins are not used.", self.plugins.problems if self.plugins else ()),
             ("Some of your themes are not used.", self._theme_problems),

@@ -73,10 +73,8 @@ def parse_address(text: str) -> ServiceAddress:
     found = _ADDRESS.fullmatch(text)
     if found is None or ".." in text:
         raise ValueError("not a service address, such as monitoring/prometheus-k8s:web")
-    scheme = found["scheme"] if found["scheme"] == "https" else ""
-    return ServiceAddress(
-        found["namespace"], found["name"], found["port"] or "", scheme or "", found["prefix"] or ""
-    )
+    scheme = "https" if found["scheme"] == "https" else ""
+    return ServiceAddress(found["namespace"], found["name"], found["port"] or "", scheme, found["prefix"])
 
 
 def split_place(text: str) -> tuple[str, str]:
@@ -151,8 +149,7 @@ async def list_values(
             why = f"The list is malformed: {error}"
             raise unparsable(f"Could not list {resource.full_name}.", why) from error
         found += items
-        token = where.continue_
-        if not token:
+        if not (token := where.continue_):
             break
     return found
 

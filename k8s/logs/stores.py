@@ -30,8 +30,7 @@ DAY_NS, MAX_RANGE_NS = 24 * 3600 * 10**9, 720 * 3600 * 10**9
 # Entries of one answer, also if all have one time, and of one container; containers of a job; services tried.
 PAGE, MAX_PAGE, MAX_ENTRIES, MAX_LOGS, MAX_CANDIDATES = 2_000, 5_000, 100_000, 1_024, 8
 # Parts of Loki refuse 4 MiB by default, and it may not answer then; 8 of its longest lines have 2 MiB.
-SMALL_PAGE, PAGE_BYTES = 8, 2**20
-WITHIN_S = 30.0
+SMALL_PAGE, PAGE_BYTES, WITHIN_S = 8, 2**20, 30.0
 SELECTORS = (
     "app.kubernetes.io/name in (loki,loki-distributed,loki-simple-scalable,victoria-logs-single,"
     "victoria-logs-cluster,vlsingle,vlogs,vlselect)",
@@ -233,9 +232,7 @@ class LogStore:
 
 
 def _logs(
-    rows: Iterable[Mapping[str, str]],
-    forms: Sequence[tuple[str, ...]],
-    labels: frozenset[str] | None = None,
+    rows: Iterable[Mapping[str, str]], forms: Sequence[tuple[str, ...]], labels: frozenset[str] | None = None
 ) -> list[StoredLog]:
     # `labels` are those of Loki; None for VictoriaLogs.
     found = set()

@@ -99,11 +99,7 @@ class Session:
         mirror, context = self.mirror, self.client.config.context
         meter = IdleMeter(self.runs.journal.reopened(), context, observer_name("console"))
         return open_telemetry(
-            self.client,
-            lambda: mirror.all_jobs,
-            lambda: mirror.latest.nodes,
-            self.options.prometheus,
-            meter,
+            self.client, lambda: mirror.all_jobs, lambda: mirror.latest.nodes, self.options.prometheus, meter
         )
 
     def open_life(self, reads_per_s: float = READS_PER_S) -> LifeFeed:

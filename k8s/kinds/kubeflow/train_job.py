@@ -63,8 +63,7 @@ class TrainJob(CreatableKind):
     operator = "trainer"
     lacks: Mapping[str, str] = {
         **dict.fromkeys(
-            ("pull_policy", "device_claim", "priority_class", "scheduler", "host_namespaces"),
-            _OF_RUNTIME,
+            ("pull_policy", "device_claim", "priority_class", "scheduler", "host_namespaces"), _OF_RUNTIME
         ),
         **dict.fromkeys(("retries", "restart_policy", "clean_pods"), _OF_RUNTIME),
         **dict.fromkeys(("sync_mode", "sync_source", "sync_branch", "sync_revision"), _NO_FETCHING),

@@ -88,7 +88,7 @@ _WAITED = any_of(
     r"aborted on|clients|socket",
 )
 _STEP = any_of(
-    r"(?i)\b(?:step|iter\w*|epoch|batch)\b.{0,80}?\b(?:loss|acc)|'loss':|\bloss\b ?[:=] ?\d|\d(?:it/s|s/it)",
+    r"(?i)\b(?:step|iter\w*|epoch|batch)\b.{0,80}?\b(?:loss|acc)|'loss':|\bloss\b ?[:=] ?\d|\d(?:it/s|s/it)"
 )
 # Lines that may follow the error of a process that ends.
 _AFTERMATH = any_of(
@@ -328,8 +328,7 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
     elif _NETWORK.search(said) or not waiting or not 0 < len(missing) <= max(1, len(world) // 2):
         return sequence or first
     owners = sorted(
-        (log for log in logs if set(log.ranks) & missing),
-        key=lambda log: _finished_ns(log) or float("inf"),
+        (log for log in logs if set(log.ranks) & missing), key=lambda log: _finished_ns(log) or float("inf")
     )
     rank = min(set(owners[0].ranks) & missing)
     own = next((each for each in suspects if each.run.log is owners[0]), None)
