@@ -220,10 +220,7 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
     try:
         async with asyncio.timeout(START_S):
             notice = await _until_ready(read_end, progress)
-    except KubeError:
-        await asyncio.to_thread(process.wait)
-        raise
-    except asyncio.CancelledError:  # no other console has joined it yet
+    except (KubeError, asyncio.CancelledError):  # it ends by itself, or no other console has joined it yet
         process.terminate()
         await asyncio.to_thread(process.wait)
         raise
@@ -250,6 +247,7 @@ async def _until_ready(read_end: int, progress: Callable[[str], None]) -> str:
             if has_ended and step == "ready":
                 return str(notice)
             progress(report["progress"])
+            await asyncio.sleep(0)  # a caller that is cancelled meanwhile is so here, whatever has come since
     finally:
         transport.close()
     raise EOFError
