@@ -360,6 +360,7 @@ async def test_log_rows_are_redrawn_when_their_appearance_changes() -> None:
             rows = (app.view.render_line(y) for y in range(5, 10))
             return [(row.text, str([each.style for each in row])) for row in rows]
 
+        await settled(pilot)
         await pilot.press("k")
         seen = [drawn()]
         for change in (
