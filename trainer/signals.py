@@ -43,11 +43,12 @@ class StopRequest:
             while True:
                 (number,) = os.read(reader, 1)
                 if signal.getsignal(number) == handler:
-                    message = f"Stopped by {signal.Signals(number).name} {when}.\n"
                     # The main thread may still print; the message stays the last line.
                     stdout = os.dup(sys.stdout.fileno())
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                    os.write(stdout, message.encode())
+                    signal.pthread_kill(threading.main_thread().ident or 0, number)
+                    os.read(reader, 1)  # a write that waited for its reader was interrupted
+                    os.write(stdout, f"Stopped by {signal.Signals(number).name} {when}.\n".encode())
                     os._exit(128 + number)
 
         threading.Thread(target=leave, name="start-up", daemon=True).start()
